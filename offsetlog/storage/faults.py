@@ -1,0 +1,86 @@
+"""What a foreign exception says about the file that was asked for.
+
+1. Three things matter: is the file there, is it surely not changed, or is nothing known.
+2. A refusal (``REFUSED``) left nothing behind. Where that is not certain it is ``OPEN``.
+3. The words are fit for a user: they are redacted where they are made into an error.
+"""
+
+from __future__ import annotations
+
+import enum
+import errno
+from typing import NamedTuple
+
+from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.storage.redact import Redactor
+
+
+class Kind(enum.Enum):
+    MISSING = "there is no such file"
+    EXISTS = "a file is there"
+    REFUSED = "it was refused, nothing changed"
+    OPEN = "no answer"
+
+
+class Fault(NamedTuple):
+    kind: Kind
+    text: str
+    hint: str = ""
+    retryable: bool = True
+
+
+class NoAnswer(Exception):
+    """A refusal that says nothing: an earlier try of the same request may have landed."""
+
+
+_OF_ERRNO = {
+    errno.ENOSPC: ("the disk is full", "Free some space, then try again.", True),
+    errno.EDQUOT: ("the disk quota is used up", "Free some space, then try again.", True),
+    errno.EROFS: ("it is a read-only filesystem", "Mount it for writing.", False),
+    errno.EACCES: ("permission denied", "Check who owns the folder and its mode.", False),
+    errno.EPERM: ("the operation is not permitted", "Check the rights on the folder.", False),
+    errno.ENAMETOOLONG: ("the name is too long for this filesystem", "", False),
+    errno.EMFILE: ("this process has too many open files", "Raise its limit (ulimit -n).", True),
+    errno.ENFILE: ("this machine has too many open files", "", True),
+    errno.EFBIG: ("the file is larger than is allowed (ulimit -f)", "Raise the limit.", False),
+    errno.ENOTDIR: ("a file is in the place of a folder", "Move it out of the way.", False),
+    errno.EISDIR: ("a folder is in the place of the file", "Move it out of the way.", False),
+}
+
+
+def of_exception(error: BaseException) -> Fault:
+    """What a plain Python exception says; clients with words of their own are asked first."""
+    if isinstance(error, FileExistsError):
+        return Fault(Kind.EXISTS, "a file is there")
+    if isinstance(error, FileNotFoundError):
+        return Fault(Kind.MISSING, "there is no such file or folder")
+    if isinstance(error, OSError) and error.errno in _OF_ERRNO:
+        return Fault(Kind.REFUSED, *_OF_ERRNO[error.errno])
+    if isinstance(error, PermissionError):
+        hint = "Check the credentials and what they allow."
+        return Fault(Kind.REFUSED, f"permission denied ({words(error)})", hint, False)
+    if isinstance(error, (ImportError, NotImplementedError, TypeError)):
+        return Fault(Kind.REFUSED, words(error), "", False)
+    return Fault(Kind.OPEN, words(error))
+
+
+def words(error: BaseException) -> str:
+    """The class of an exception and what it says, with the one that caused it if it says more."""
+    text = str(error).strip()
+    cause = error.__cause__
+    if not text and cause is not None:
+        return words(cause)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def storage_error(
+    fault: Fault, doing: str, name: str, url: str, redact: Redactor
+) -> OffsetLogError:
+    """The error of ours for a fault: what could not be done to what, and why."""
+    what = f"{name!r} under {url}" if name else url
+    return StorageError(
+        f"Could not {doing} {what}: {redact(fault.text)}.",
+        fault.hint,
+        retryable=fault.retryable,
+        may_have_landed=fault.kind is Kind.OPEN and doing in ("create", "write"),
+    )

@@ -1,0 +1,271 @@
+"""What stores over an fsspec filesystem have in common, and the ones that are only read.
+
+1. The filesystem object is made when it is first used, and made anew in a forked process:
+   no connection and no event loop is shared with the parent.
+2. Listings and file infos are asked for anew each time; fsspec's caches of them are emptied.
+3. ``ReadOnlyStore`` refuses every write with the reason. ``LookThenWriteStore`` is for roots
+   that have one writer: it looks and then writes, and two writers would lose records.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NoReturn, TypeVar
+
+from offsetlog.errors import InvalidRequestError, OffsetLogError, UnsafeFilesystemError
+from offsetlog.storage import faults
+from offsetlog.storage.faults import Fault, Kind
+from offsetlog.storage.paths import check_folder, check_name, check_range, join
+from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
+from offsetlog.storage.redact import Redactor, safe_url
+
+T = TypeVar("T")
+
+WHAT_WORKS = (
+    "Filesystems that decide it: a local path, memory://, s3://, gs://, abfs:// (az://), "
+    "sftp:// and smb://."
+)
+
+
+class FsspecStore:
+    """A root on an fsspec filesystem: the object, the paths and the errors."""
+
+    is_local = False
+    judge: Callable[[BaseException], Fault] = staticmethod(faults.of_exception)
+    """What an exception of this filesystem's client says."""
+
+    def __init__(self, protocol: str, root: str, url: str, options: Mapping[str, Any]) -> None:
+        self._protocol = protocol
+        self._root = root.rstrip("/")
+        self._options = dict(options)
+        self._redact = Redactor(url, options)
+        self.url = self._redact(safe_url(url).rstrip("/"))
+        self._made: tuple[int, Any] | None = None
+
+    @property
+    def fs(self) -> Any:
+        made = self._made
+        if made is None or made[0] != os.getpid():
+            made = self._made = (os.getpid(), self._make())
+        return made[1]
+
+    def _make(self) -> Any:
+        import fsspec
+
+        try:
+            return fsspec.filesystem(self._protocol, **self._options)
+        except OffsetLogError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            self._raise(error, "open", "")
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    def _raise(self, error: BaseException, doing: str, name: str) -> NoReturn:
+        if isinstance(error, OffsetLogError):
+            raise error
+        raise faults.storage_error(self._judge(error), doing, name, self.url, self._redact)
+
+    def _judge(self, error: BaseException) -> Fault:
+        return type(self).judge(error)
+
+    def _do(self, doing: str, name: str, work: Callable[[], T], missing: T | None = None) -> T:
+        """What ``work`` gives; ``missing`` if there is no such file; else an error of ours."""
+        try:
+            return work()
+        except Exception as error:
+            fault = self._judge(error)
+            if fault.kind is Kind.MISSING and missing is not _RAISE:
+                return missing  # type: ignore[return-value]
+            if isinstance(error, OffsetLogError):
+                raise
+            failed = faults.storage_error(fault, doing, name, self.url, self._redact)
+        raise failed
+
+    def _create(self, name: str, data: bytes) -> PutResult:
+        """Put-if-absent, with a refusal raised and anything else as one of the answers."""
+        try:
+            return self._put_if_absent(name, data)
+        except OffsetLogError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            fault = self._judge(error)
+            if fault.kind is Kind.EXISTS:
+                return Conflict()
+            if fault.kind is Kind.OPEN:
+                return Unknown(self._redact(f"No answer for {name!r}: {fault.text}."))
+            failed = faults.storage_error(fault, "create", name, self.url, self._redact)
+        raise failed
+
+    def _put_if_absent(self, name: str, data: bytes) -> PutResult:
+        raise InvalidRequestError(f"{self.url} has no way to create {name!r}.")
+
+    def offer(self, data: bytes, beside: str) -> FsspecOffer:
+        return FsspecOffer(self, data, beside)
+
+    def settle(self, folder: str) -> None:
+        """A server that has answered has stored it."""
+        check_folder(folder)
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that killed writers left in a folder; how many there were."""
+        check_folder(folder)
+        return 0
+
+    def close(self) -> None:
+        self._made = None
+
+
+class _Raise:
+    """Marks that a missing file is an error here."""
+
+
+_RAISE: Any = _Raise()
+
+
+class FsspecOffer:
+    """Bytes that are sent whole at each try."""
+
+    def __init__(self, store: FsspecStore, data: bytes, beside: str) -> None:
+        check_name(beside)
+        self._store = store
+        self._data = data
+
+    def put(self, name: str) -> PutResult:
+        return self._store._create(check_name(name), self._data)
+
+    def close(self) -> None:
+        self._data = b""
+
+
+class ReadOnlyStore(FsspecStore):
+    """Any filesystem that fsspec reaches, for reading."""
+
+    def __init__(
+        self, protocol: str, root: str, url: str, options: Mapping[str, Any], reason: str = ""
+    ) -> None:
+        super().__init__(protocol, root, url, options)
+        self._reason = reason
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        path = self._path(check_name(name))
+        check_range(start, end)
+
+        def read() -> bytes:
+            return bytes(self.fs.cat_file(path, start=start, end=end))
+
+        return self._do("read", name, read, None)
+
+    def info(self, name: str) -> FileInfo | None:
+        path = self._path(check_name(name))
+
+        def look() -> FileInfo | None:
+            self.fs.invalidate_cache(path.rpartition("/")[0])
+            found = self.fs.info(path)
+            return _file_info(name, found) if found.get("type", "file") == "file" else None
+
+        return self._do("look at", name, look, None)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        for last, found in self._listing(folder):
+            if found.get("type") == "file":
+                yield _file_info(join(folder, last), found)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        for last, found in self._listing(folder):
+            if found.get("type") == "directory":
+                yield last
+
+    def _listing(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        path = self._path(check_folder(folder))
+
+        def ask() -> list[dict[str, Any]]:
+            self.fs.invalidate_cache(path)
+            return list(self.fs.ls(path, detail=True))
+
+        nothing: list[dict[str, Any]] = []
+        for found in self._do("list", folder, ask, nothing):
+            last = str(found["name"]).rstrip("/").rpartition("/")[2]
+            # Some filesystems list a folder as a member of itself, or a file as its own folder.
+            if (
+                last
+                and last not in (".", "..")
+                and str(found["name"]).strip("/") != path.strip("/")
+            ):
+                yield last, found
+
+    def offer(self, data: bytes, beside: str) -> FsspecOffer:
+        check_name(beside)
+        self._refuse(beside)
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        self._refuse(check_name(name))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._refuse(check_name(name))
+
+    def delete_tree(self, folder: str) -> None:
+        self._refuse(check_folder(folder))
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise UnsafeFilesystemError(
+            f"Nothing is written to {name!r} under {self.url}: {self._reason}",
+            f"It can be read. {WHAT_WORKS} If one process alone ever writes there, "
+            "single_writer=True accepts the risk.",
+        )
+
+
+class LookThenWriteStore(ReadOnlyStore):
+    """For a root with one writer: a second one would make both lose records unseen."""
+
+    def offer(self, data: bytes, beside: str) -> FsspecOffer:
+        return FsspecOffer(self, data, beside)
+
+    def _put_if_absent(self, name: str, data: bytes) -> PutResult:
+        path = self._path(name)
+        self.fs.invalidate_cache(path.rpartition("/")[0])
+        if self.fs.exists(path):
+            return Conflict()
+        self._write(path, data)
+        return Committed()
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        path = self._path(check_name(name))
+        self._do("write", name, lambda: self._write(path, data), _RAISE)
+
+    def _write(self, path: str, data: bytes) -> None:
+        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        self.fs.pipe_file(path, data)
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            path = self._path(check_name(name))
+            self._do("delete", name, lambda path=path: self.fs.rm_file(path), None)  # type: ignore[misc]
+
+    def delete_tree(self, folder: str) -> None:
+        path = self._path(check_folder(folder))
+        self._do("delete", folder, lambda: self.fs.rm(path, recursive=True), None)
+
+
+def _file_info(name: str, found: Mapping[str, Any]) -> FileInfo:
+    return FileInfo(name, int(found.get("size") or 0), _modified_ms(found))
+
+
+def _modified_ms(found: Mapping[str, Any]) -> int:
+    """The time of a listing; filesystems call it by many names, and some have none."""
+    for word in ("mtime", "LastModified", "last_modified", "modified", "created"):
+        value = found.get(word)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return int(value * 1000)
+        if isinstance(value, str):
+            try:
+                return int(datetime.fromisoformat(value).timestamp() * 1000)
+            except ValueError:
+                continue
+    return 0

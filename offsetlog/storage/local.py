@@ -1,0 +1,529 @@
+"""The local disk: put-if-absent by a hard link, durable when it returns.
+
+1. A file gets its name only when its bytes are on the disk: write, fdatasync, link, fsync of
+   the folder. A kill at any point leaves a complete file or none.
+2. Temporaries have no name at all (O_TMPFILE) where the disk can do that; else their name
+   begins with ``.tmp-``, and goes right after the link, since it is the same file as the entry.
+3. Names are resolved from open folders, part by part, and no symbolic link is followed:
+   nothing outside the root is read or written.
+4. Open folders are kept, a bounded number of them. Before one is believed it is compared with
+   what its path names now, so that a folder which was removed and made again is noticed.
+5. Before the first write of this process into a folder, the names of it and of the folders
+   above it are made durable, whoever made them.
+6. A fork is harmless: nothing here is a lock or a position in a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+
+from offsetlog.errors import (
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnsafeFilesystemError,
+)
+from offsetlog.storage import faults
+from offsetlog.storage.paths import (
+    TEMPORARY,
+    check_folder,
+    check_name,
+    check_range,
+    join,
+    split,
+    temporary_name,
+)
+from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
+from offsetlog.storage.redact import Redactor
+
+_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0) | os.O_RDONLY
+_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# O_NONBLOCK: a pipe that somebody left at a name must not hang the reader.
+_READ = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+_WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
+_TMPFILE = getattr(os, "O_TMPFILE", 0)
+_KEPT_FOLDERS = 64
+_CHUNK = 1 << 30
+_NO_TMPFILE = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class _Folder:
+    """An open folder. It is closed when the last user lets go of it."""
+
+    __slots__ = ("durable", "fd", "identity")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        found = os.fstat(fd)
+        self.identity = (found.st_dev, found.st_ino)
+        self.durable = False
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class _Temporary:
+    """A written and synced file that has no final name yet."""
+
+    __slots__ = ("fd", "folder", "name")
+
+    def __init__(self, fd: int, folder: _Folder, name: str | None) -> None:
+        self.fd, self.folder, self.name = fd, folder, name
+
+    def link(self, folder: _Folder, last: str) -> None:
+        if self.name is None:
+            source = f"/proc/self/fd/{self.fd}"
+            os.link(source, last, dst_dir_fd=folder.fd, follow_symlinks=True)
+        else:
+            os.link(
+                self.name,
+                last,
+                src_dir_fd=self.folder.fd,
+                dst_dir_fd=folder.fd,
+                follow_symlinks=False,
+            )
+
+    def drop_name(self) -> bool:
+        """Remove the temporary name; False if there was none to remove."""
+        if self.name is None:
+            return False
+        name, self.name = self.name, None
+        _remove(name, self.folder)
+        return True
+
+    def close(self) -> None:
+        self.drop_name()
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class _LocalOffer:
+    def __init__(self, store: LocalStore, data: bytes, beside: str) -> None:
+        self._store = store
+        self._data = data
+        self._file: _Temporary | None = None
+        with store._errors("create", beside):
+            self._file = store._temporary(split(beside)[0], data)
+
+    def put(self, name: str) -> PutResult:
+        folder_name, last = split(name)
+        with self._store._errors("create", name):
+            for again in (False, True):
+                folder = self._store._writable(folder_name)
+                if self._file is None:
+                    self._file = self._store._temporary(folder_name, self._data)
+                try:
+                    self._file.link(folder, last)
+                    break
+                except FileExistsError:
+                    return Conflict()
+                except OSError as error:
+                    if again or error.errno not in (errno.ENOENT, errno.EXDEV):
+                        raise self._store._no_link(error, name) from None
+                    # The folder was removed under us, or is another disk: write there.
+                    self._store._forget(folder_name)
+                    self.close()
+        return self._settle(folder, name)
+
+    def _settle(self, folder: _Folder, name: str) -> PutResult:
+        try:
+            if self._file is not None and self._file.drop_name():
+                self._file.close()
+                self._file = None
+            os.fsync(folder.fd)
+        except OSError as error:
+            fault = faults.of_exception(error)
+            return Unknown(f"{name!r} has its name, but its folder was not synced: {fault.text}.")
+        return Committed()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+
+class _Errors:
+    """Lets only errors of ours out of a ``with`` block."""
+
+    __slots__ = ("_doing", "_name", "_store")
+
+    def __init__(self, store: LocalStore, doing: str, name: str) -> None:
+        self._store, self._doing, self._name = store, doing, name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise self._store._error(error, self._doing, self._name) from None
+
+
+class LocalStore:
+    """A root on a local disk. It may not exist yet: the first write makes it."""
+
+    is_local = True
+
+    def __init__(self, root: str, *, unnamed_temporaries: bool = True) -> None:
+        if not _FOLDER or os.open not in os.supports_dir_fd:
+            raise InvalidRequestError(
+                "This system can't resolve names from open folders.",
+                "A log on a local disk needs Linux, macOS or another POSIX system.",
+            )
+        self._root = os.path.abspath(root)
+        self.url = f"file://{self._root}"
+        self._known: dict[str, _Folder] = {}
+        self._unnamed = unnamed_temporaries and bool(_TMPFILE) and os.path.isdir("/proc/self/fd")
+        self._redact = Redactor()
+
+    # -- writing
+
+    def offer(self, data: bytes, beside: str) -> _LocalOffer:
+        return _LocalOffer(self, data, beside)
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        folder_name, last = split(name)
+        with self._errors("write", name):
+            folder = self._writable(folder_name)
+            temporary = self._named_temporary(folder, data, durable)
+            try:
+                assert temporary.name is not None
+                os.rename(temporary.name, last, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+                temporary.name = None
+                if durable:
+                    os.fsync(folder.fd)
+            finally:
+                temporary.close()
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            folder_name, last = split(name)
+            with self._errors("delete", name):
+                folder = self._folder(folder_name)
+                if folder is not None:
+                    _remove(last, folder)
+
+    def delete_tree(self, folder: str) -> None:
+        if not folder:
+            for name in list(self.folders("")):
+                self.delete_tree(name)
+            self.delete([info.name for info in self.list("")])
+            return
+        parent_name, last = split(folder)
+        with self._errors("delete", folder):
+            parent = self._folder(parent_name)
+            if parent is None or self._folder(folder) is None:
+                return
+            for again in (True, True, False):
+                try:
+                    shutil.rmtree(last, dir_fd=parent.fd)
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError as error:
+                    # Somebody may have created a file meanwhile.
+                    if error.errno != errno.ENOTEMPTY or not again:
+                        raise
+            os.fsync(parent.fd)
+        self._forget(folder)
+
+    def settle(self, folder: str) -> None:
+        with self._errors("sync", check_folder(folder)):
+            found = self._folder(folder)
+            if found is not None:
+                os.fsync(found.fd)
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that killed writers left in a folder; how many there were."""
+        removed = 0
+        with self._errors("delete", check_folder(folder)):
+            found = self._folder(folder)
+            for last, status in _entries(found) if found else ():
+                old = status.st_mtime_ns // 1_000_000 < before_ms
+                if last.startswith(TEMPORARY) and stat.S_ISREG(status.st_mode) and old and found:
+                    removed += _remove(last, found)
+        return removed
+
+    # -- reading
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        folder_name, last = split(name)
+        check_range(start, end)
+        with self._errors("read", name):
+            fd = self._open(folder_name, last)
+            if fd is None:
+                return None
+            try:
+                status = os.fstat(fd)
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                size = status.st_size
+                first = 0 if start is None else start if start >= 0 else max(0, size + start)
+                return _read(fd, first, size if end is None else min(end, size))
+            finally:
+                os.close(fd)
+
+    def info(self, name: str) -> FileInfo | None:
+        folder_name, last = split(name)
+        with self._errors("look at", name):
+            folder = self._folder(folder_name)
+            if folder is None:
+                return None
+            try:
+                status = os.stat(last, dir_fd=folder.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+            if stat.S_ISLNK(status.st_mode):
+                raise _symlink(name)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        with self._errors("list", check_folder(folder)):
+            found = self._folder(folder)
+            for last, status in _entries(found) if found else ():
+                if stat.S_ISREG(status.st_mode) and not last.startswith(TEMPORARY):
+                    modified = status.st_mtime_ns // 1_000_000
+                    yield FileInfo(join(folder, last), status.st_size, modified)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        with self._errors("list", check_folder(folder)):
+            found = self._folder(folder)
+            for last, status in _entries(found) if found else ():
+                if stat.S_ISDIR(status.st_mode):
+                    yield last
+
+    def close(self) -> None:
+        self._known.clear()
+
+    # -- folders
+
+    def _open(self, folder_name: str, last: str) -> int | None:
+        folder = self._known.get(folder_name) or self._folder(folder_name)
+        for again in (True, False):
+            if folder is None:
+                return None
+            try:
+                return os.open(last, _READ, dir_fd=folder.fd)
+            except FileNotFoundError:
+                now = self._folder(folder_name) if again else None
+                if now is folder:
+                    return None
+                folder = now
+            except OSError as error:
+                if error.errno in (errno.ELOOP, errno.EMLINK):
+                    raise _symlink(join(folder_name, last)) from None
+                raise
+        return None
+
+    def _folder(self, folder: str) -> _Folder | None:
+        """The folder as it is now, open; None if there is none."""
+        known = self._known.get(folder)
+        if known is not None:
+            if self._is_current(folder, known):
+                return known
+            self._forget(folder)
+        return self._walk(folder, create=False)
+
+    def _writable(self, folder: str) -> _Folder:
+        """The folder as it is now, with its name and those above it made durable."""
+        known = self._known.get(folder)
+        if known is not None and known.durable and self._is_current(folder, known):
+            return known
+        self._forget(folder)
+        made = self._walk(folder, create=True)
+        assert made is not None
+        return made
+
+    def _is_current(self, folder: str, known: _Folder) -> bool:
+        try:
+            now = os.stat(f"{self._root}/{folder}")
+        except OSError:
+            return False
+        return known.identity == (now.st_dev, now.st_ino)
+
+    def _walk(self, folder: str, create: bool) -> _Folder | None:
+        if create:
+            _make_root(self._root)
+        try:
+            at = _Folder(os.open(self._root, _FOLDER))
+        except FileNotFoundError:
+            return None
+        done = ""
+        for part in folder.split("/") if folder else ():
+            done = join(done, part)
+            below = _step(at, part, done, create)
+            if below is None:
+                return None
+            at = below
+        at.durable = create
+        for old in list(self._known)[: max(0, len(self._known) - _KEPT_FOLDERS + 1)]:
+            self._known.pop(old, None)
+        self._known[folder] = at
+        return at
+
+    def _forget(self, folder: str) -> None:
+        for known in list(self._known):
+            if known == folder or not folder or known.startswith(f"{folder}/"):
+                self._known.pop(known, None)
+
+    # -- temporaries
+
+    def _temporary(self, folder_name: str, data: bytes) -> _Temporary:
+        folder = self._writable(folder_name)
+        if self._unnamed:
+            try:
+                fd = os.open(".", _TMPFILE | _WRITE, 0o666, dir_fd=folder.fd)
+            except OSError as error:
+                if error.errno not in _NO_TMPFILE:
+                    raise
+                self._unnamed = False
+            else:
+                return _written(_Temporary(fd, folder, None), data, durable=True)
+        return self._named_temporary(folder, data, durable=True)
+
+    def _named_temporary(self, folder: _Folder, data: bytes, durable: bool) -> _Temporary:
+        name = temporary_name()
+        fd = os.open(name, _WRITE | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666, dir_fd=folder.fd)
+        return _written(_Temporary(fd, folder, name), data, durable)
+
+    # -- errors
+
+    def _errors(self, doing: str, name: str) -> _Errors:
+        return _Errors(self, doing, name)
+
+    def _error(self, error: OSError, doing: str, name: str) -> OffsetLogError:
+        return faults.storage_error(faults.of_exception(error), doing, name, self.url, self._redact)
+
+    def _no_link(self, error: OSError, name: str) -> Exception:
+        if error.errno not in _NO_LINKS:
+            return error
+        return UnsafeFilesystemError(
+            f"The disk under {self.url} has no hard links ({os.strerror(error.errno or 0)}), "
+            f"so {name!r} could not be created safely.",
+            "Put the log on a disk that has them (ext4, xfs, btrfs, zfs, apfs, nfs).",
+        )
+
+
+def _written(temporary: _Temporary, data: bytes, durable: bool) -> _Temporary:
+    try:
+        rest = memoryview(data)
+        while len(rest):
+            rest = rest[os.write(temporary.fd, rest[:_CHUNK]) :]
+        if durable:
+            _sync_data(temporary.fd)
+    except BaseException:
+        temporary.close()
+        raise
+    return temporary
+
+
+def _read(fd: int, start: int, end: int) -> bytes:
+    first = os.pread(fd, min(_CHUNK, max(0, end - start)), start)
+    if start + len(first) >= end or not first:
+        return first
+    pieces, at = [first], start + len(first)
+    while at < end:
+        piece = os.pread(fd, min(_CHUNK, end - at), at)
+        if not piece:
+            break
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def _entries(folder: _Folder) -> Iterator[tuple[str, os.stat_result]]:
+    # A description of its own: the position of a listing must not be shared.
+    fd = os.open(".", _FOLDER, dir_fd=folder.fd)
+    try:
+        with os.scandir(fd) as found:
+            for entry in found:
+                try:
+                    yield entry.name, entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+    finally:
+        os.close(fd)
+
+
+def _remove(last: str, folder: _Folder) -> bool:
+    try:
+        os.unlink(last, dir_fd=folder.fd)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _make_root(root: str) -> None:
+    missing = []
+    at = root
+    while not os.path.isdir(at):
+        missing.append(at)
+        at = os.path.dirname(at)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder) from None
+    for folder in {os.path.dirname(root), *map(os.path.dirname, missing)}:
+        try:
+            above = _Folder(os.open(folder, _FOLDER))
+        except PermissionError:
+            continue  # A folder that we can't read was not made by us.
+        os.fsync(above.fd)
+
+
+def _step(at: _Folder, part: str, name: str, create: bool) -> _Folder | None:
+    """The folder ``part`` in ``at``, open; made, and its name made durable, if so asked."""
+    try:
+        if create:
+            try:
+                os.mkdir(part, dir_fd=at.fd)
+            except FileExistsError:
+                pass
+            except OSError:
+                # On a read-only disk the folder may be there all the same.
+                if not _is_folder(at, part):
+                    raise
+        below = _Folder(os.open(part, _FOLDER | _NOFOLLOW, dir_fd=at.fd))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+            raise
+        if stat.S_ISLNK(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode):
+            raise _symlink(name) from None
+        if create:
+            raise
+        return None
+    if create:
+        os.fsync(at.fd)
+    return below
+
+
+def _is_folder(at: _Folder, part: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def _symlink(name: str) -> StorageError:
+    return StorageError(
+        f"{check_name(name)!r} is a symbolic link, and none is followed under the root.",
+        "Put the root itself where the files are to lie, and remove the link.",
+        retryable=False,
+    )

@@ -1,0 +1,144 @@
+"""What the three object stores have in common: one request for one question.
+
+1. A backend says how to ask (five coroutines) and what an exception means; the rest is here.
+2. The client's own coroutines are awaited on fsspec's loop, without fsspec's calls around
+   them, since those ask more often than they need to.
+3. A listing is a stream of pages; one page is held at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
+
+from offsetlog.storage.fsspec_store import _RAISE, FsspecStore
+from offsetlog.storage.paths import check_folder, check_name, check_range
+from offsetlog.storage.ports import Committed, FileInfo, PutResult
+
+T = TypeVar("T")
+
+
+class Page(NamedTuple):
+    """A part of a listing: names in the container, and where the next page starts."""
+
+    files: list[FileInfo]
+    folders: list[str]
+    next: Any
+
+
+class ObjectStore(FsspecStore):
+    """A root in a bucket or container."""
+
+    delete_together = 1000
+    """How many files one request may delete."""
+
+    def __init__(self, protocol: str, root: str, url: str, options: Mapping[str, Any]) -> None:
+        super().__init__(protocol, root.lstrip("/"), url, options)
+        self._bucket, _, self._prefix = self._root.partition("/")
+
+    def _key(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix and name else self._prefix or name
+
+    def _wait(self, ask: Callable[..., Awaitable[T]], *args: Any) -> T:
+        from fsspec.asyn import sync
+
+        found: T = sync(self.fs.loop, ask, *args)
+        return found
+
+    # -- what a backend provides
+
+    async def _ask_get(self, key: str, start: int | None, end: int | None) -> bytes | None:
+        raise NotImplementedError
+
+    async def _ask_put(self, key: str, data: bytes, if_absent: bool) -> None:
+        raise NotImplementedError
+
+    async def _ask_page(self, prefix: str, flat: bool, token: Any) -> Page:
+        raise NotImplementedError
+
+    async def _ask_info(self, key: str) -> FileInfo | None:
+        raise NotImplementedError
+
+    async def _ask_delete(self, keys: list[str]) -> None:
+        raise NotImplementedError
+
+    # -- the port
+
+    def _put_if_absent(self, name: str, data: bytes) -> PutResult:
+        self._wait(self._ask_put, self._key(name), data, True)
+        return Committed()
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        key = self._key(check_name(name))
+        self._do("write", name, lambda: self._wait(self._ask_put, key, data, False), _RAISE)
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        key = self._key(check_name(name))
+        check_range(start, end)
+        return self._do("read", name, lambda: self._wait(self._ask_get, key, start, end), None)
+
+    def info(self, name: str) -> FileInfo | None:
+        key = self._key(check_name(name))
+        found = self._do("look at", name, lambda: self._wait(self._ask_info, key), None)
+        return None if found is None else found._replace(name=name)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        for page in self._pages(folder, flat=False):
+            yield from page.files
+
+    def folders(self, folder: str) -> Iterator[str]:
+        for page in self._pages(folder, flat=False):
+            yield from page.folders
+
+    def delete(self, names: Iterable[str]) -> None:
+        rest = iter(names)
+        while names_now := list(islice(rest, self.delete_together)):
+            keys = [self._key(check_name(name)) for name in names_now]
+            label = names_now[0]
+            self._do("delete", label, lambda keys=keys: self._wait(self._ask_delete, keys), None)  # type: ignore[misc]
+
+    def delete_tree(self, folder: str) -> None:
+        for page in self._pages(folder, flat=True):
+            self.delete(found.name for found in page.files)
+
+    def _pages(self, folder: str, flat: bool) -> Iterator[Page]:
+        prefix = self._key(check_folder(folder))
+        prefix = f"{prefix}/" if prefix else ""
+        cut = len(self._prefix) + 1 if self._prefix else 0
+        token: Any = None
+        while True:
+            page = self._do(
+                "list",
+                folder,
+                lambda token=token: self._wait(self._ask_page, prefix, flat, token),  # type: ignore[misc]
+                _RAISE,
+            )
+            yield Page(
+                # A name that ends with a slash is a marker that some tools leave for a folder.
+                [f._replace(name=f.name[cut:]) for f in page.files if not f.name.endswith("/")],
+                [name[len(prefix) :].strip("/") for name in page.folders],
+                page.next,
+            )
+            token = page.next
+            if not token:
+                return
+
+
+def range_header(start: int | None, end: int | None) -> str | None:
+    """HTTP's words for a range; it has none for an empty one, for which a byte is asked."""
+    if start is None and end is None:
+        return None
+    if start is not None and start < 0:
+        return f"bytes={start}"
+    first = start or 0
+    return f"bytes={first}-" if end is None else f"bytes={first}-{max(first, end - 1)}"
+
+
+def cut(data: bytes, start: int | None, end: int | None, partial: bool) -> bytes:
+    """The bytes of the range out of what a server sent, be it the range or the whole file."""
+    if start is None and end is None:
+        return data
+    if not partial:
+        return data[start:end]
+    return data if end is None else data[: end - (start or 0)]

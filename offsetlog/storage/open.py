@@ -1,0 +1,184 @@
+"""From a URL to the store that is safe for it.
+
+1. A protocol with a proven way to decide a race gets that way; any other is opened for
+   reading, and says why when it is asked to write.
+2. ``single_writer=True`` turns such a filesystem into one that looks and then writes. It
+   changes nothing where there is a proven way.
+3. A package that is not installed is named with the extra that brings it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any, NamedTuple
+
+from offsetlog.errors import InvalidRequestError
+from offsetlog.storage.ports import Store
+from offsetlog.storage.redact import Redactor, safe_url
+
+
+class _Way(NamedTuple):
+    """Where a protocol's store is, and what must be installed for it."""
+
+    module: str
+    store: str
+    needs: str
+    extra: str
+
+
+_S3 = _Way("offsetlog.storage.s3", "S3Store", "s3fs", "s3")
+_GCS = _Way("offsetlog.storage.gcs", "GcsStore", "gcsfs", "gcs")
+_AZURE = _Way("offsetlog.storage.azure", "AzureStore", "adlfs", "azure")
+_SFTP = _Way("offsetlog.storage.sftp", "SftpStore", "paramiko", "sftp")
+_SMB = _Way("offsetlog.storage.smb", "SmbStore", "smbprotocol", "smb")
+_WAYS = {
+    "s3": _S3, "s3a": _S3,
+    "gs": _GCS, "gcs": _GCS,
+    "abfs": _AZURE, "abfss": _AZURE, "az": _AZURE, "adl": _AZURE,
+    "sftp": _SFTP, "ssh": _SFTP,
+    "smb": _SMB,
+}  # fmt: skip
+
+_LOOKS_FIRST = "fsspec looks first and writes then, so of two writers one loses its records."
+_REASONS = {
+    "http": "a web server is only read.",
+    "https": "a web server is only read.",
+    "ftp": "FTP's rename replaces what is there, so of two writers one loses its records.",
+    "hdfs": "its create was not proven to decide a race through Arrow.",
+    "arrow_hdfs": "its create was not proven to decide a race through Arrow.",
+    "webhdfs": "its create was not proven to decide a race.",
+    "dbfs": "its create was not proven to decide a race.",
+    "sshfs": "sshfs renames over what is there; sftp:// (fsspec's own, with paramiko) is safe.",
+    "reference": "a set of references is only read.",
+    "simplecache": "a cache of files would answer for the files themselves.",
+    "filecache": "a cache of files would answer for the files themselves.",
+    "blockcache": "a cache of blocks would answer for the files themselves.",
+    "zip": "an archive is rewritten as a whole.",
+    "tar": "an archive is only read.",
+}
+
+
+def open_store(url: str, *, single_writer: bool = False, **storage_options: Any) -> Store:
+    """The store for a root, given by a local path or any URL that fsspec knows."""
+    if not isinstance(url, (str, os.PathLike)) or not str(url):
+        raise InvalidRequestError(
+            "The root must be a path or a URL.", "For example /data/log or s3://bucket/log."
+        )
+    url = os.fspath(url)
+    protocol, chained = _protocol(url)
+    if protocol in ("file", "local") and not chained:
+        return _local(url, storage_options)
+    if protocol == "memory" and not chained:
+        from offsetlog.storage.memory import MemoryStore
+
+        _no_options(url, storage_options)
+        return MemoryStore(url.partition("://")[2])
+    way = None if chained else _WAYS.get(protocol)
+    if way is not None:
+        return _proven(way, protocol, url, storage_options)
+    return _unproven(protocol, chained, url, storage_options, single_writer)
+
+
+def _protocol(url: str) -> tuple[str, bool]:
+    """(protocol, whether several filesystems are chained)."""
+    first = url.split("::", 1)[0]
+    protocol, separator, _ = first.partition("://")
+    if "::" in url and (separator or first.isalnum()):
+        return protocol, True
+    if separator:
+        return protocol.lower(), False
+    if url.startswith(("file:", "local:")):
+        return "file", False
+    return "file", False
+
+
+def _local(url: str, options: dict[str, Any]) -> Store:
+    from offsetlog.storage.local import LocalStore
+
+    _no_options(url, options)
+    path = url
+    for prefix in ("file:", "local:"):
+        if url.startswith(prefix):
+            path = url.removeprefix(prefix).removeprefix("//")
+    if not path:
+        raise InvalidRequestError(f"{url!r} names no folder.", "For example file:///data/log.")
+    return LocalStore(os.path.expanduser(path))
+
+
+def _no_options(url: str, options: dict[str, Any]) -> None:
+    if options:
+        raise InvalidRequestError(
+            f"{safe_url(url)} takes no storage options, but was given {sorted(options)}."
+        )
+
+
+def _proven(way: _Way, protocol: str, url: str, options: dict[str, Any]) -> Store:
+    _installed(protocol, way.needs, way.extra, url)
+    path, options = _resolve(protocol, url, options)
+    if not path.strip("/"):
+        raise InvalidRequestError(
+            f"{safe_url(url)} names no place.", f"For example {protocol}://name/log."
+        )
+    store: Store = getattr(importlib.import_module(way.module), way.store)(
+        protocol, path, url, options
+    )
+    return store
+
+
+def _unproven(
+    protocol: str, chained: bool, url: str, options: dict[str, Any], single_writer: bool
+) -> Store:
+    from offsetlog.storage.fsspec_store import LookThenWriteStore, ReadOnlyStore
+
+    if chained:
+        import fsspec
+
+        redact = Redactor(url, options)
+        try:
+            fs, path = fsspec.core.url_to_fs(url, **options)
+        except Exception as error:  # noqa: BLE001
+            raise _cannot_open(url, error, redact) from None
+        reason = "one filesystem on top of another was not proven to decide a race."
+        chain = LookThenWriteStore if single_writer else ReadOnlyStore
+        store = chain(protocol, path, url, options, reason)
+        store._make = lambda: fs  # type: ignore[method-assign]
+        return store
+    path, options = _resolve(protocol, url, options)
+    reason = _REASONS.get(protocol, _LOOKS_FIRST)
+    kind = LookThenWriteStore if single_writer else ReadOnlyStore
+    return kind(protocol, path, url, options, reason)
+
+
+def _resolve(protocol: str, url: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """(path, options) as fsspec's class for the protocol understands the URL."""
+    import fsspec
+
+    redact = Redactor(url, options)
+    try:
+        kind = fsspec.get_filesystem_class(protocol)
+        in_url = kind._get_kwargs_from_urls(url)
+        return str(kind._strip_protocol(url)), {**in_url, **options}
+    except Exception as error:  # noqa: BLE001
+        raise _cannot_open(url, error, redact) from None
+
+
+def _installed(protocol: str, package: str, extra: str, url: str) -> None:
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        raise InvalidRequestError(
+            f"{safe_url(url)} needs the package {package}, which is not installed.",
+            f'Install it with: pip install "offsetlog[{extra}]"',
+        ) from None
+
+
+def _cannot_open(url: str, error: Exception, redact: Redactor) -> InvalidRequestError:
+    import fsspec
+
+    known = [name for name in _WAYS if name in fsspec.registry.known_implementations]
+    return InvalidRequestError(
+        f"{redact(safe_url(url))} can't be opened: {redact(error)}.",
+        f"Known to work: a local path, memory, {', '.join(sorted(known))}; "
+        "others need their fsspec package.",
+    )
