@@ -1,0 +1,63 @@
+"""``python -m bench``: run the figures, write ``results.json``, print the table."""
+
+from __future__ import annotations
+
+import argparse
+import traceback
+from pathlib import Path
+
+from rich.console import Console
+
+from bench.figures import cases, figure_names, select
+from bench.results import Row, load, merge, save
+from bench.runner import run_in_work_folder
+from bench.table import show
+
+HERE = Path(__file__).resolve().parent
+CACHE = HERE.parent / ".cache" / "bench"
+
+
+def _arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--only", action="append", metavar="NAME", help="a figure or a case")
+    parser.add_argument("--short", action="store_true", help="small sizes: counts, not times")
+    parser.add_argument("--rounds", type=int, help="rounds for each figure (default: at least 5)")
+    parser.add_argument("--results", type=Path, help="where to write (default: bench/results.json)")
+    parser.add_argument("--cache", type=Path, default=CACHE, help="jars and work folders")
+    parser.add_argument("--list", action="store_true", help="name the figures and stop")
+    return parser.parse_args(argv)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run what was asked for; 1 when a case could not run, 2 when there is none of that name."""
+    options = _arguments(argv)
+    console = Console()
+    if options.list:
+        for case in cases():
+            console.print(f"{case.name}: {', '.join(f.name for f in case.figures)}")
+        return 0
+    chosen = select(options.only)
+    if not chosen:
+        console.print(f"no figure is named {options.only}; --list names them all")
+        return 2
+    target = options.results or HERE / ("results-short.json" if options.short else "results.json")
+    measured: list[Row] = []
+    failed = []
+    with console.status("starting") as status:
+        for case in chosen:
+            try:
+                measured += run_in_work_folder(
+                    case, options.cache, options.short, options.rounds, status.update
+                )
+            except Exception as error:  # noqa: BLE001 - one figure that cannot run must not cost the others
+                failed.append(case.name)
+                console.print(f"[red]{case.name} did not run:[/] {error}", soft_wrap=True)
+                console.print(traceback.format_exc(limit=-4), style="dim", markup=False)
+                continue
+            save(target, merge(load(target), measured, figure_names()))
+    show(measured, console)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

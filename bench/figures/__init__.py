@@ -1,0 +1,40 @@
+"""The registry: one module a family of figures, each with ``CASES``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from importlib import import_module
+
+from bench.figure import Case
+
+MODULES = (
+    "append_local",
+    "group_commit",
+    "contention_local",
+    "send",
+    "arrow",
+)
+
+
+@lru_cache
+def cases() -> tuple[Case, ...]:
+    """All cases, in the order in which they run and are shown."""
+    return tuple(case for name in MODULES for case in import_module(f"bench.figures.{name}").CASES)
+
+
+def figure_names() -> list[str]:
+    """All figures, in order."""
+    return [figure.name for case in cases() for figure in case.figures]
+
+
+def select(only: Iterable[str] | None) -> list[Case]:
+    """The cases of that name, or that measure a figure of that name; all when none is named."""
+    if not only:
+        return list(cases())
+    names = set(only)
+    return [
+        case
+        for case in cases()
+        if case.name in names or names & {figure.name for figure in case.figures}
+    ]

@@ -1,0 +1,1 @@
+"""Programs that the contention figures run side by side, one process each."""
