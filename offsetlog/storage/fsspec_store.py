@@ -18,7 +18,7 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError, UnsafeFilesyst
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, Kind
 from offsetlog.storage.paths import check_folder, check_name, check_range, join
-from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
+from offsetlog.storage.ports import Committed, Conflict, FileInfo, Offer, PutResult, Unknown
 from offsetlog.storage.redact import Redactor, safe_url
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ class FsspecStore:
     def _put_if_absent(self, name: str, data: bytes) -> PutResult:
         raise InvalidRequestError(f"{self.url} has no way to create {name!r}.")
 
-    def offer(self, data: bytes, beside: str) -> FsspecOffer:
+    def offer(self, data: bytes, beside: str) -> Offer:
         return FsspecOffer(self, data, beside)
 
     def settle(self, folder: str) -> None:
@@ -197,7 +197,7 @@ class ReadOnlyStore(FsspecStore):
             ):
                 yield last, found
 
-    def offer(self, data: bytes, beside: str) -> FsspecOffer:
+    def offer(self, data: bytes, beside: str) -> Offer:
         check_name(beside)
         self._refuse(beside)
 
@@ -222,7 +222,7 @@ class ReadOnlyStore(FsspecStore):
 class LookThenWriteStore(ReadOnlyStore):
     """For a root with one writer: a second one would make both lose records unseen."""
 
-    def offer(self, data: bytes, beside: str) -> FsspecOffer:
+    def offer(self, data: bytes, beside: str) -> Offer:
         return FsspecOffer(self, data, beside)
 
     def _put_if_absent(self, name: str, data: bytes) -> PutResult:

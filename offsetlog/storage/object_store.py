@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +25,8 @@ class Page(NamedTuple):
     files: list[FileInfo]
     folders: list[str]
     next: Any
+    markers: Sequence[str] = ()
+    """Files that only stand for a folder."""
 
 
 class ObjectStore(FsspecStore):
@@ -60,7 +62,7 @@ class ObjectStore(FsspecStore):
     async def _ask_info(self, key: str) -> FileInfo | None:
         raise NotImplementedError
 
-    async def _ask_delete(self, keys: list[str]) -> None:
+    async def _ask_delete(self, keys: Sequence[str]) -> None:
         raise NotImplementedError
 
     # -- the port
@@ -84,11 +86,11 @@ class ObjectStore(FsspecStore):
         return None if found is None else found._replace(name=name)
 
     def list(self, folder: str) -> Iterator[FileInfo]:
-        for page in self._pages(folder, flat=False):
+        for page in self._pages(folder):
             yield from page.files
 
     def folders(self, folder: str) -> Iterator[str]:
-        for page in self._pages(folder, flat=False):
+        for page in self._pages(folder):
             yield from page.folders
 
     def delete(self, names: Iterable[str]) -> None:
@@ -99,30 +101,48 @@ class ObjectStore(FsspecStore):
             self._do("delete", label, lambda keys=keys: self._wait(self._ask_delete, keys), None)  # type: ignore[misc]
 
     def delete_tree(self, folder: str) -> None:
-        for page in self._pages(folder, flat=True):
-            self.delete(found.name for found in page.files)
+        markers: Sequence[str] = ()
+        for page in self._raw_pages(folder, flat=True):
+            keys = [found.name for found in page.files]
+            markers += page.markers
+            self._do("delete", folder, lambda keys=keys: self._delete_keys(keys), None)  # type: ignore[misc]
+        # The deepest first: a folder with something in it may not go.
+        for key in sorted(markers, reverse=True):
+            self._do("delete", folder, lambda key=key: self._delete_keys([key]), None)  # type: ignore[misc]
 
-    def _pages(self, folder: str, flat: bool) -> Iterator[Page]:
-        prefix = self._key(check_folder(folder))
-        prefix = f"{prefix}/" if prefix else ""
-        cut = len(self._prefix) + 1 if self._prefix else 0
+    def _delete_keys(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), self.delete_together):
+            self._wait(self._ask_delete, keys[first : first + self.delete_together])
+
+    def _pages(self, folder: str) -> Iterator[Page]:
+        """The pages of a folder, with names as the port has them."""
+        skip = len(self._prefix) + 1 if self._prefix else 0
+        cut_folder = len(self._folder_key(folder))
+        for page in self._raw_pages(folder, flat=False):
+            yield page._replace(
+                # A name that ends with a slash is a marker that some tools leave for a folder.
+                files=[f._replace(name=f.name[skip:]) for f in page.files if f.name[-1:] != "/"],
+                folders=[name[cut_folder:].strip("/") for name in page.folders],
+            )
+
+    def _raw_pages(self, folder: str, flat: bool) -> Iterator[Page]:
+        prefix = self._folder_key(check_folder(folder))
         token: Any = None
         while True:
-            page = self._do(
+            page: Page = self._do(
                 "list",
                 folder,
                 lambda token=token: self._wait(self._ask_page, prefix, flat, token),  # type: ignore[misc]
                 _RAISE,
             )
-            yield Page(
-                # A name that ends with a slash is a marker that some tools leave for a folder.
-                [f._replace(name=f.name[cut:]) for f in page.files if not f.name.endswith("/")],
-                [name[len(prefix) :].strip("/") for name in page.folders],
-                page.next,
-            )
+            yield page
             token = page.next
             if not token:
                 return
+
+    def _folder_key(self, folder: str) -> str:
+        key = self._key(folder)
+        return f"{key}/" if key else ""
 
 
 def range_header(start: int | None, end: int | None) -> str | None:

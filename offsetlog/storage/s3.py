@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from offsetlog.storage import faults
@@ -174,7 +175,7 @@ class S3Store(ObjectStore):
             found.get("NextContinuationToken") if found.get("IsTruncated") else None,
         )
 
-    async def _ask_delete(self, keys: list[str]) -> None:
+    async def _ask_delete(self, keys: Sequence[str]) -> None:
         if len(keys) == 1:
             await self.fs._call_s3("delete_object", Bucket=self._bucket, Key=keys[0])
             return

@@ -1,0 +1,269 @@
+"""Disks behind a server (sftp, smb): a file is written under a temporary name, then gets its own.
+
+1. The server decides the race: giving a name that is taken fails, whoever asks.
+2. A temporary's name begins with ``.tmp-``. It is kept for the next try after a conflict,
+   and removed when the offer is closed; a killed writer's one stays until ``sweep``.
+3. Overwriting is a rename over the old file: readers see the old bytes or the new ones.
+4. An error before the name was asked for left nothing behind; a lost answer after that is
+   unknown.
+5. A connection that failed is not used again: the next call makes a new one.
+"""
+
+from __future__ import annotations
+
+import stat
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
+
+from offsetlog.errors import OffsetLogError
+from offsetlog.storage import faults
+from offsetlog.storage.faults import Kind
+from offsetlog.storage.fsspec_store import _RAISE, FsspecStore
+from offsetlog.storage.paths import (
+    TEMPORARY,
+    check_folder,
+    check_name,
+    check_range,
+    join,
+    split,
+    temporary_name,
+)
+from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
+
+T = TypeVar("T")
+
+_FOLDERS_KNOWN = 4096
+
+
+class Found(NamedTuple):
+    """One member of a folder, or one file."""
+
+    name: str
+    mode: int
+    size: int
+    modified_ms: int
+
+
+class SharedDiskStore(FsspecStore):
+    """A root on a server's disk; a backend says how its server is asked."""
+
+    def __init__(self, protocol: str, root: str, url: str, options: dict[str, object]) -> None:
+        # An instance of our own: fsspec would hand a broken connection to everybody.
+        super().__init__(protocol, root, url, {**options, "skip_instance_cache": True})
+        self._made_folders: set[str] = set()
+
+    # -- what a backend provides; paths are whole
+
+    @abstractmethod
+    def _write_new(self, path: str, data: bytes, durable: bool) -> None: ...
+
+    @abstractmethod
+    def _give_name(self, temporary: str, path: str) -> bool:
+        """Give a temporary its name; whether the temporary name is gone with that."""
+
+    @abstractmethod
+    def _replace(self, temporary: str, path: str) -> None: ...
+
+    @abstractmethod
+    def _read(self, path: str, start: int | None, end: int | None) -> bytes: ...
+
+    @abstractmethod
+    def _look(self, path: str) -> Found: ...
+
+    @abstractmethod
+    def _members(self, path: str) -> Iterable[Found]: ...
+
+    @abstractmethod
+    def _make_folder(self, path: str) -> None: ...
+
+    @abstractmethod
+    def _remove(self, path: str) -> None: ...
+
+    @abstractmethod
+    def _remove_folder(self, path: str) -> None: ...
+
+    def _is_broken(self, error: BaseException) -> bool:
+        """Whether the connection is of no more use."""
+        return self._judge(error).kind is Kind.OPEN
+
+    # -- the port
+
+    def offer(self, data: bytes, beside: str) -> DiskOffer:
+        return DiskOffer(self, data, beside)
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        folder, last = split(name)
+
+        def write() -> None:
+            temporary = self._temporary(folder, data, durable)
+            try:
+                self._replace(temporary, self._path(join(folder, last)))
+            except Exception:
+                self._remove_quietly(temporary)
+                raise
+
+        self._do("write", name, write, _RAISE)
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        path = self._path(check_name(name))
+        check_range(start, end)
+        return self._do("read", name, lambda: self._read(path, start, end), None)
+
+    def info(self, name: str) -> FileInfo | None:
+        path = self._path(check_name(name))
+        found = self._do("look at", name, lambda: self._look(path), None)
+        if found is None or not stat.S_ISREG(found.mode):
+            return None
+        return FileInfo(name, found.size, found.modified_ms)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        for found in self._of_folder(folder):
+            if stat.S_ISREG(found.mode) and not found.name.startswith(TEMPORARY):
+                yield FileInfo(join(folder, found.name), found.size, found.modified_ms)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        for found in self._of_folder(folder):
+            if stat.S_ISDIR(found.mode):
+                yield found.name
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            path = self._path(check_name(name))
+            self._do("delete", name, lambda path=path: self._remove(path), None)  # type: ignore[misc]
+
+    def delete_tree(self, folder: str) -> None:
+        for found in list(self._of_folder(folder)):
+            below = self._path(join(folder, found.name))
+            if stat.S_ISDIR(found.mode):
+                self.delete_tree(join(folder, found.name))
+            else:
+                self._do("delete", folder, lambda below=below: self._remove(below), None)  # type: ignore[misc]
+        self._made_folders.clear()
+        if folder:
+            path = self._path(folder)
+            self._do("delete", folder, lambda: self._remove_folder(path), None)
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that killed writers left in a folder; how many there were."""
+        removed = 0
+        for found in list(self._of_folder(folder)):
+            if found.name.startswith(TEMPORARY) and found.modified_ms < before_ms:
+                path = self._path(join(folder, found.name))
+                self._do("delete", folder, lambda path=path: self._remove(path), None)  # type: ignore[misc]
+                removed += 1
+        return removed
+
+    # -- inside
+
+    def _do(self, doing: str, name: str, work: Callable[[], T], missing: T | None = None) -> T:
+        return super()._do(doing, name, lambda: self._guard(work), missing)
+
+    def _guard(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OffsetLogError:
+            raise
+        except Exception as error:
+            if self._is_broken(error):
+                self._made = None
+            raise
+
+    def _of_folder(self, folder: str) -> Iterable[Found]:
+        path = self._path(check_folder(folder))
+        nothing: list[Found] = []
+        return self._do("list", folder, lambda: list(self._members(path)), nothing)
+
+    def _temporary(self, folder: str, data: bytes, durable: bool) -> str:
+        """A new file with these bytes in a folder that is there."""
+        for again in (True, False):
+            self._folder(folder)
+            path = self._path(join(folder, temporary_name()))
+            try:
+                self._write_new(path, data, durable)
+                return path
+            except Exception as error:
+                if again and self._judge(error).kind is Kind.MISSING:
+                    self._made_folders.clear()  # Somebody removed the folder meanwhile.
+                    continue
+                self._remove_quietly(path)
+                raise
+        raise AssertionError
+
+    def _folder(self, folder: str) -> None:
+        if folder in self._made_folders:
+            return
+        path = self._path(folder)
+        parts = [part for part in path.split("/") if part]
+        at = "/" if path.startswith("/") else ""
+        for part in parts:
+            at = f"{at.rstrip('/')}/{part}" if at else part
+            self._make_folder_if_absent(at)
+        if len(self._made_folders) >= _FOLDERS_KNOWN:
+            self._made_folders.clear()
+        self._made_folders.add(folder)
+
+    def _make_folder_if_absent(self, path: str) -> None:
+        try:
+            if stat.S_ISDIR(self._look(path).mode):
+                return
+        except Exception as error:
+            if self._judge(error).kind is not Kind.MISSING:
+                raise
+        try:
+            self._make_folder(path)
+        except Exception:
+            # Another writer may have been faster; servers say so in many ways.
+            if not stat.S_ISDIR(self._look(path).mode):
+                raise
+
+    def _remove_quietly(self, path: str) -> None:
+        try:
+            self._remove(path)
+        except Exception:  # noqa: BLE001
+            return  # The next sweep finds it.
+
+
+class DiskOffer:
+    """A temporary file that waits for a name."""
+
+    def __init__(self, store: SharedDiskStore, data: bytes, beside: str) -> None:
+        self._store = store
+        self._data = data
+        self._folder = split(beside)[0]
+        self._temporary = ""
+
+    def put(self, name: str) -> PutResult:
+        store = self._store
+        folder, _ = split(name)
+        if not self._temporary:
+            self._temporary = store._do(
+                "create", name, lambda: store._temporary(folder, self._data, True), _RAISE
+            )
+        store._do("create", name, lambda: store._folder(folder), _RAISE)
+        try:
+            gone = store._guard(lambda: store._give_name(self._temporary, store._path(name)))
+        except OffsetLogError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            return self._fate(name, error)
+        if not gone:
+            store._remove_quietly(self._temporary)
+        self._temporary = ""
+        return Committed()
+
+    def _fate(self, name: str, error: BaseException) -> PutResult:
+        store = self._store
+        fault = store._judge(error)
+        if fault.kind is Kind.EXISTS:
+            return Conflict()
+        if fault.kind is Kind.OPEN:
+            self._temporary = ""  # It may be the entry by now: write another.
+            return Unknown(store._redact(f"No answer for {name!r}: {fault.text}."))
+        self.close()
+        raise faults.storage_error(fault, "create", name, store.url, store._redact) from None
+
+    def close(self) -> None:
+        if self._temporary:
+            self._store._remove_quietly(self._temporary)
+            self._temporary = ""
