@@ -1,0 +1,373 @@
+"""From what was asked for to the facts that may be written at the next version.
+
+Rules of this module:
+
+1. What is decided holds at the version it was decided on and at no other: the facts are to
+   be appended at exactly the next one. On a conflict, fold what is new and decide again.
+2. Each request is accepted whole or refused whole, in the order given; a refusal does not
+   touch the others, so that many groups and consumers share one append.
+3. An accepted request may have nothing to write: progress from before a reset, a member that
+   is out already, a count that is known. Then it has happened, and no append is needed.
+4. Nothing illegal is ever proposed: each fact passed ``judge`` in the state that it will meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..errors import InvalidRequestError, OffsetLogError
+from ..values import MAX_PARTITIONS, canonical_name, check_name
+from .assign import check_strategy
+from .draft import Draft
+from .facts import (
+    Expulsion,
+    Fact,
+    Kind,
+    OffsetAndMetadata,
+    Partition,
+    Subscription,
+    TopicView,
+    check_position,
+    encode_expulsion,
+    encode_subscription,
+    encode_topic,
+    whole,
+)
+from .fold import Opening
+from .judge import Reason, judge
+from .refusal import no_offset, refusal, unknown_group
+from .requests import (
+    Commit,
+    DeleteGroup,
+    DeleteOffsets,
+    Expel,
+    Expire,
+    Join,
+    Leave,
+    Offsets,
+    Release,
+    Request,
+    Reset,
+    Topics,
+)
+from .reset import Plan, plan_reset
+from .retention import is_expired
+from .state import Table
+
+
+class Accepted(NamedTuple):
+    """The request holds once the decision's facts are in the table."""
+
+    facts: int = 0
+    """How many of the decision's facts are this request's."""
+    dropped: tuple[Partition, ...] = ()
+    """Progress that was passed over, since the partition was reset after it was made."""
+    plan: Plan | None = None
+
+
+class Refused(NamedTuple):
+    error: OffsetLogError
+
+
+Outcome = Accepted | Refused
+
+
+class Decision(NamedTuple):
+    """``facts`` go into the table in one append at ``version``; nothing to append if there
+    are none. ``table`` is the state once they are there."""
+
+    version: int
+    facts: tuple[Fact, ...]
+    outcomes: tuple[Outcome, ...]
+    table: Table
+
+
+def decide(table: Table, requests: Sequence[Request], now_ms: int, write_id: str) -> Decision:
+    """What to append at ``table.version + 1``, and what each request comes to by that."""
+    decider = _Decider(table, now_ms, write_id)
+    outcomes = tuple(decider.outcome(request) for request in requests)
+    if not decider.facts:
+        return Decision(table.version, (), outcomes, table)
+    facts, after = decider.close()
+    return Decision(table.version + 1, facts, outcomes, after)
+
+
+class _Decider:
+    def __init__(self, table: Table, now_ms: int, write_id: str) -> None:
+        self.opening = Opening(table)
+        self.version = table.version + 1
+        self.now_ms = now_ms
+        self.write_id = write_id
+        self.facts: list[Fact] = []
+
+    def outcome(self, request: Request) -> Outcome:
+        before = len(self.facts)
+        try:
+            check_name(request.group, "group")
+            accepted = self._accept(request)
+        except OffsetLogError as error:
+            return Refused(error)
+        return accepted._replace(facts=len(self.facts) - before)
+
+    def close(self) -> tuple[tuple[Fact, ...], Table]:
+        self.opening.settle(self.version)
+        after = self.opening.table(self.version)
+        facts = tuple(
+            fact
+            if fact.kind in (Kind.COMMIT, Kind.RELEASE)
+            else fact._replace(generation=after.group(fact.group).generation)
+            for fact in self.facts
+        )
+        return facts, after
+
+    def _accept(self, request: Request) -> Accepted:
+        draft = self.opening.group(request.group)
+        match request:
+            case Commit():
+                return self._commit(draft, request)
+            case Release():
+                return self._release(draft, request)
+            case Join():
+                return self._join(draft, request)
+            case Leave():
+                return self._leave(draft, request)
+            case Expel():
+                return self._expel(draft, request)
+            case Topics():
+                return self._topics(draft, request)
+            case Reset():
+                return self._reset(draft, request)
+            case DeleteGroup():
+                self._write(draft, [self._fact(draft, Kind.DELETE)])
+                return Accepted()
+            case DeleteOffsets():
+                return self._delete_offsets(draft, request)
+            case Expire():
+                if is_expired(draft.frozen(), self.now_ms, request.retention_ms):
+                    self._write(draft, [self._fact(draft, Kind.DELETE)])
+                return Accepted()
+
+    # --- one request -----------------------------------------------------------------------
+
+    def _commit(self, draft: Draft, asked: Commit) -> Accepted:
+        if asked.member is not None:
+            self._same_member(draft, asked.member, asked.generation)
+        facts, dropped = self._progress(draft, asked, asked.offsets)
+        self._write(draft, facts)
+        return Accepted(dropped=dropped)
+
+    def _release(self, draft: Draft, asked: Release) -> Accepted:
+        self._same_member(draft, asked.member, asked.generation)
+        dropped, facts = [], []
+        for partition, said in sorted(asked.partitions.items()):
+            if said is not None:
+                check_position(partition, said)
+                if asked.reset < draft.marks.get(partition, 0):
+                    dropped.append(partition)
+                    said = None
+            facts.append(self._position(draft, Kind.RELEASE, asked, partition, said))
+        self._write(draft, facts)
+        return Accepted(dropped=tuple(dropped))
+
+    def _leave(self, draft: Draft, asked: Leave) -> Accepted:
+        self._same_member(draft, asked.member, asked.generation)
+        facts, dropped = self._progress(draft, asked, asked.offsets)
+        self._write(draft, [*facts, self._fact(draft, Kind.LEAVE, member=asked.member)])
+        return Accepted(dropped=dropped)
+
+    def _join(self, draft: Draft, asked: Join) -> Accepted:
+        _check_subscription(asked.member, asked.said)
+        self._new_spelling(draft)
+        fact = self._fact(
+            draft, Kind.JOIN, member=asked.member, metadata=encode_subscription(asked.said)
+        )
+        if asked.generation is not None:
+            self._same_member(draft, asked.member, asked.generation)
+        elif asked.member in draft.members:
+            raise InvalidRequestError(
+                f"The group {draft.name!r} has a member {asked.member!r} already.",
+                "Join under a name that was never used before.",
+            )
+        known = draft.members.get(asked.member)
+        if known is None or encode_subscription(known.said) != fact.metadata:
+            self._write(draft, [fact])
+        return Accepted()
+
+    def _expel(self, draft: Draft, asked: Expel) -> Accepted:
+        known = draft.members.get(asked.member)
+        if known is not None and known.joined == asked.joined:
+            why = encode_expulsion(Expulsion(asked.by, asked.why))
+            self._write(draft, [self._fact(draft, Kind.EXPEL, member=asked.member, metadata=why)])
+        return Accepted()
+
+    def _topics(self, draft: Draft, asked: Topics) -> Accepted:
+        facts = []
+        for topic, view in sorted(asked.views.items()):
+            _check_view(topic, view)
+            known = draft.topics.get(topic)
+            if known is None and view.partitions == 0:
+                continue
+            if known is None or (view.partitions != known.partitions and view.tip > known.tip):
+                text = encode_topic(view)
+                facts.append(self._fact(draft, Kind.TOPICS, topic=topic, metadata=text))
+        self._write(draft, facts)
+        return Accepted()
+
+    def _reset(self, draft: Draft, asked: Reset) -> Accepted:
+        if not draft.alive and not asked.create:
+            raise unknown_group(draft.name)
+        self._new_spelling(draft)
+        plan = plan_reset(draft.positions, asked.scenario, asked.targets, asked.spans, asked.found)
+        number = draft.resets + 1
+        self._write(
+            draft,
+            [
+                self._fact(
+                    draft,
+                    Kind.RESET,
+                    topic=move.topic,
+                    partition=move.partition,
+                    offset=move.after,
+                    reset=number,
+                )
+                for move in plan.moves
+            ],
+        )
+        return Accepted(plan=plan)
+
+    def _delete_offsets(self, draft: Draft, asked: DeleteOffsets) -> Accepted:
+        if not draft.alive:
+            raise unknown_group(draft.name)
+        which = asked.partitions
+        if which is None:
+            which = tuple(p for topic, p in draft.positions if topic == asked.topic)
+            if not which:
+                raise no_offset(draft.name, asked.topic, None)
+        facts = [
+            self._fact(draft, Kind.DELETE, topic=asked.topic, partition=p)
+            for p in sorted(set(which))
+        ]
+        self._write(draft, facts)
+        return Accepted()
+
+    # --- what they share -------------------------------------------------------------------
+
+    def _write(self, draft: Draft, facts: Sequence[Fact]) -> None:
+        """All of them or none. Facts of one request do not stand in each other's way, so
+        each may be judged before the first is applied."""
+        for fact in facts:
+            reason = judge(draft, fact)
+            if reason is not None:
+                raise refusal(draft, fact, reason)
+        for fact in facts:
+            draft.apply(fact)
+            self.facts.append(fact._replace(place=len(self.facts)))
+
+    def _progress(
+        self, draft: Draft, asked: Commit | Leave, offsets: Offsets
+    ) -> tuple[list[Fact], tuple[Partition, ...]]:
+        self._new_spelling(draft)
+        facts, dropped = [], []
+        for partition, said in sorted(offsets.items()):
+            check_position(partition, said)
+            fact = self._position(draft, Kind.COMMIT, asked, partition, said)
+            reason = judge(draft, fact)
+            if reason == Reason.RESET_SINCE:
+                dropped.append(partition)
+            else:
+                facts.append(fact)
+        return facts, tuple(dropped)
+
+    def _same_member(self, draft: Draft, member: str, generation: int) -> None:
+        known = draft.members.get(member)
+        if known is None or generation < known.joined:
+            fact = self._fact(draft, Kind.LEAVE, member=member)._replace(generation=generation)
+            reason = Reason.NOT_A_MEMBER if known is None else Reason.OLD_GENERATION
+            raise refusal(draft, fact, reason)
+
+    def _new_spelling(self, draft: Draft) -> None:
+        """A new group's name must differ from others' by more than case and '.' for '_'."""
+        if draft.alive:
+            return
+        same = canonical_name(draft.name)
+        for other in self.opening.alive():
+            if canonical_name(other) == same:
+                raise InvalidRequestError(
+                    f"There is a group {other!r}, which differs from {draft.name!r} only by "
+                    "case or by '.' and '_'.",
+                    "Use that name, or one that differs by more.",
+                )
+
+    def _position(
+        self,
+        draft: Draft,
+        kind: str,
+        asked: Commit | Leave | Release,
+        partition: Partition,
+        said: OffsetAndMetadata | None,
+    ) -> Fact:
+        fact = self._fact(
+            draft,
+            kind,
+            topic=partition[0],
+            partition=partition[1],
+            offset=said.offset if said is not None else None,
+            metadata=said.metadata if said is not None else "",
+            member=asked.member,
+            reset=asked.reset,
+        )
+        return fact._replace(generation=asked.generation)
+
+    def _fact(
+        self,
+        draft: Draft,
+        kind: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        offset: int | None = None,
+        metadata: str = "",
+        member: str | None = None,
+        reset: int | None = None,
+    ) -> Fact:
+        return Fact(
+            group=draft.name,
+            topic=topic,
+            partition=partition,
+            offset=offset,
+            metadata=metadata,
+            committed_at=self.now_ms,
+            generation=draft.generation,
+            reset=draft.resets if reset is None else reset,
+            member=member,
+            kind=kind,
+            write_id=self.write_id,
+            version=self.version,
+            place=0,
+        )
+
+
+def _check_subscription(member: str, said: Subscription) -> None:
+    if not member:
+        raise InvalidRequestError("A member must have a name.", "Give each one its own.")
+    check_strategy(said.strategy)
+    if not said.topics and not said.alone:
+        raise InvalidRequestError(
+            f"The member {member!r} subscribes to no topic.", "Name at least one topic."
+        )
+    for topic in said.topics:
+        check_name(topic)
+    if not whole(said.session_ms) or said.session_ms < 0:
+        raise InvalidRequestError(
+            f"The session timeout cannot be {said.session_ms!r} ms.", "Use 45000, or 0 for none."
+        )
+
+
+def _check_view(topic: str, view: TopicView) -> None:
+    check_name(topic)
+    if not 0 <= view.partitions <= MAX_PARTITIONS or view.tip < 0:
+        raise InvalidRequestError(
+            f"The topic {topic!r} cannot have {view.partitions} partitions.",
+            f"Allowed: 0 (it is gone) to {MAX_PARTITIONS}.",
+        )

@@ -1,0 +1,121 @@
+"""How far a group is behind.
+
+Rules of this module:
+
+1. Lag is what can still be read: from the position, or from the log's start if retention has
+   passed it, to the log's end. What was passed is told apart, as ``expired``.
+2. A partition without a position has no lag and is left out, as in Kafka. A position in a
+   topic that is gone, or past the log's end, is shown as it is.
+3. Seconds are the age of the oldest record that is not yet committed; where nothing is to be
+   read they are 0. A total's seconds are the oldest partition's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from .facts import Partition
+from .reset import Span
+from .state import Group
+
+
+class Behind(NamedTuple):
+    """What the log says of the records from a position on."""
+
+    bytes: int | None = None
+    oldest_ms: int | None = None
+    """Timestamp of the first of them."""
+
+
+class Lag(NamedTuple):
+    """One line of ``describe``. None stands for what cannot be known."""
+
+    topic: str
+    partition: int
+    committed: int
+    start: int | None
+    end: int | None
+    records: int | None
+    bytes: int | None
+    seconds: float | None
+    expired: int
+    """Records that retention took before the group read them."""
+    out_of_range: bool
+    """The next read follows ``auto_offset_reset``."""
+    member: str | None
+    metadata: str
+
+
+class Total(NamedTuple):
+    records: int
+    bytes: int | None
+    seconds: float | None
+
+
+def reading_from(group: Group, spans: Mapping[Partition, Span]) -> dict[Partition, int]:
+    """The offset in each partition whose ``Behind`` is to be found out."""
+    return {
+        partition: max(position.offset, spans[partition].start)
+        for partition, position in sorted(group.positions.items())
+        if partition in spans and position.offset < spans[partition].end
+    }
+
+
+def group_lag(
+    group: Group,
+    spans: Mapping[Partition, Span],
+    behind: Mapping[Partition, Behind],
+    now_ms: int,
+) -> tuple[Lag, ...]:
+    """A line for each partition with a position, in order."""
+    owner = group.owner
+    lines = []
+    for partition, position in sorted(group.positions.items()):
+        held = group.holders.get(partition)
+        member = owner.name if owner is not None else held.member if held is not None else None
+        span = spans.get(partition)
+        if span is None:
+            start = end = records = size = seconds = None
+            expired, out = 0, False
+        else:
+            start, end = span
+            records = max(end - max(position.offset, start), 0)
+            size, seconds = _depth(records, behind.get(partition, Behind()), now_ms)
+            expired = max(min(start, end) - position.offset, 0)
+            out = not start <= position.offset <= end
+        lines.append(
+            Lag(
+                *partition,
+                position.offset,
+                start,
+                end,
+                records,
+                size,
+                seconds,
+                expired,
+                out,
+                member,
+                position.metadata,
+            )
+        )
+    return tuple(lines)
+
+
+def _depth(records: int, behind: Behind, now_ms: int) -> tuple[int | None, float | None]:
+    if records == 0:
+        return 0, 0.0
+    oldest = behind.oldest_ms
+    return behind.bytes, None if oldest is None else max(now_ms - oldest, 0) / 1000
+
+
+def total(lines: Iterable[Lag]) -> Total:
+    """Of what is known. Bytes and seconds are unknown as soon as one of them is."""
+    known = [line for line in lines if line.records is not None]
+    sizes = [line.bytes for line in known]
+    ages = [line.seconds for line in known]
+    return Total(
+        sum(line.records or 0 for line in known),
+        None if None in sizes else sum(size or 0 for size in sizes),
+        None if None in ages else max((age or 0.0 for age in ages), default=0.0),
+    )

@@ -1,0 +1,114 @@
+"""What can be asked for: values that say what somebody wants of a group.
+
+Rules of this module:
+
+1. A request holds what its author wants and what it knew, never what shall be written: that
+   is decided anew (``decide``) against each version it is tried at.
+2. ``generation`` is the one of the fold that its author worked in, ``reset`` the reset
+   number that its progress has followed.
+3. A request happens whole or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from .facts import OffsetAndMetadata, Partition, Subscription, TopicView
+from .reset import Scenario, Span
+
+Offsets = Mapping[Partition, OffsetAndMetadata]
+NONE: Offsets = {}
+
+
+class Commit(NamedTuple):
+    """``member=None``: a consumer that was assigned by hand and is no member."""
+
+    group: str
+    member: str | None
+    generation: int
+    reset: int
+    offsets: Offsets
+
+
+class Join(NamedTuple):
+    """``generation=None``: a new member, under a name never used before. Else it is a member
+    since no later than that generation, and changes its subscription."""
+
+    group: str
+    member: str
+    said: Subscription
+    generation: int | None = None
+
+
+class Release(NamedTuple):
+    """The holder gives partitions up, each with its last position (None: it has none)."""
+
+    group: str
+    member: str
+    generation: int
+    reset: int
+    partitions: Mapping[Partition, OffsetAndMetadata | None]
+
+
+class Leave(NamedTuple):
+    """Commit and leave in one append."""
+
+    group: str
+    member: str
+    generation: int
+    reset: int
+    offsets: Offsets = NONE
+
+
+class Expel(NamedTuple):
+    """``joined`` is the watched membership's: a name that joined again is somebody else."""
+
+    group: str
+    member: str
+    joined: int
+    by: str
+    why: str
+
+
+class Topics(NamedTuple):
+    """Partition counts as somebody saw them."""
+
+    group: str
+    views: Mapping[str, TopicView]
+
+
+class Reset(NamedTuple):
+    """Put positions elsewhere; what that means is computed against the positions that are
+    there when it is written. ``create``: the group may be a new one."""
+
+    group: str
+    scenario: Scenario
+    targets: tuple[Partition, ...]
+    spans: Mapping[Partition, Span]
+    found: Mapping[Partition, int | None]
+    create: bool = False
+
+
+class DeleteGroup(NamedTuple):
+    group: str
+
+
+class DeleteOffsets(NamedTuple):
+    """``partitions=None``: all that have a position."""
+
+    group: str
+    topic: str
+    partitions: tuple[int, ...] | None = None
+
+
+class Expire(NamedTuple):
+    """Drop the group if nobody is in it and nothing was committed for so long."""
+
+    group: str
+    retention_ms: int
+
+
+Request = (
+    Commit | Join | Release | Leave | Expel | Topics | Reset | DeleteGroup | DeleteOffsets | Expire
+)
