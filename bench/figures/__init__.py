@@ -10,8 +10,12 @@ from bench.figure import Case
 
 MODULES = (
     "append_local",
-    "group_commit",
+    "append_s3",
+    "idle_poll",
+    "index",
     "contention_local",
+    "contention_s3",
+    "group_commit",
     "send",
     "arrow",
 )

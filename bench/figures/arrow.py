@@ -44,8 +44,7 @@ class _Sends:
         self._log.create_topic(topic, partitions=PARTITIONS)
         with self._log.producer() as producer:
             begin = perf_counter()
-            producer.send_arrow(topic, self._table)
-            producer.flush()
+            producer.send_arrow(topic, self._table).result()
             rate = self._table.num_rows / (perf_counter() - begin)
         return {"send_arrow": rate, "send_arrow_vs_encode": rate}
 
@@ -71,8 +70,7 @@ def _fill(log: Any, rows: int) -> int:
     log.create_topic("orders", partitions=PARTITIONS)
     with log.producer() as producer:
         for seed in range(2):
-            producer.send_arrow("orders", random_table(rows // 2, seed))
-        producer.flush()
+            producer.send_arrow("orders", random_table(rows // 2, seed)).result()
     return rows // 2 * 2
 
 

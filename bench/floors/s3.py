@@ -27,6 +27,14 @@ class BareHttp:
         answer = self._connection.getresponse()
         return answer.status, answer.read()
 
+    def make_bucket(self) -> None:
+        """Create the bucket; no matter if it is there."""
+        self._connection.request("PUT", f"/{self._bucket}")
+        answer = self._connection.getresponse()
+        answer.read()
+        if answer.status not in (200, 409):
+            raise RuntimeError(f"PUT bucket {self._bucket}: {answer.status}")
+
     def put(self, key: str, data: bytes) -> None:
         """Create or overwrite."""
         status, text = self._ask("PUT", key, data, {})

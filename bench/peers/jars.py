@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
+from bench.peers.process import PeerUnavailableError
+
 PATIENCE = 900
 
 
@@ -25,10 +27,6 @@ class Package(NamedTuple):
     group: str
     artifact: str
     version: str
-
-
-class PeerUnavailableError(RuntimeError):
-    """A peer cannot be prepared on this machine; the text says what is missing."""
 
 
 def fetch(name: str, packages: Sequence[Package], cache: Path) -> Path:

@@ -8,15 +8,14 @@
 from __future__ import annotations
 
 import base64
-import socket
 import subprocess
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.peers.jars import Package, PeerUnavailableError, fetch
+from bench.peers.jars import Package, fetch
+from bench.peers.process import PeerUnavailableError, await_ready, end, free_ports
 
 VERSION = "4.1.1"
 PACKAGES = (
@@ -25,18 +24,6 @@ PACKAGES = (
     Package("org.slf4j", "slf4j-simple", "1.7.36"),
 )
 READY_SECONDS = 60.0
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for item in sockets:
-            item.bind(("127.0.0.1", 0))
-        return [int(item.getsockname()[1]) for item in sockets]
-    finally:
-        for item in sockets:
-            item.close()
 
 
 def _properties(folder: Path, broker: int, controller: int) -> Path:
@@ -86,13 +73,8 @@ class Broker:
             future.result(30)
 
     def stop(self) -> None:
-        """End the broker, at first politely."""
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        """End the broker."""
+        end(self._process)
 
 
 def start(work: Path, cache: Path) -> Broker:
@@ -117,12 +99,7 @@ def start(work: Path, cache: Path) -> Broker:
     with log.open("wb") as out:
         process = subprocess.Popen([*java, "kafka.Kafka", properties], stdout=out, stderr=out)
     broker = Broker(process, port, folder / "data")
-    deadline = time.monotonic() + READY_SECONDS
-    while b"Kafka Server started" not in log.read_bytes():
-        if process.poll() is not None or time.monotonic() > deadline:
-            broker.stop()
-            raise PeerUnavailableError(f"Kafka did not start: {log.read_text()[-500:]}")
-        time.sleep(0.1)
+    await_ready(process, log, lambda: b"Kafka Server started" in log.read_bytes(), READY_SECONDS)
     return broker
 
 

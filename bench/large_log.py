@@ -1,0 +1,223 @@
+"""A log of many segments, built through the real fold, format and snapshots.
+
+1. Every entry is folded by the library and stored in its chain; snapshots are published on the
+   way as a writer would, so the index has the shape that years of appends would give it.
+2. The segments themselves are not there, but for one in the middle, which the lookup by time
+   reads; nothing else that is measured opens one.
+3. Sizes are irregular: entries touch some partitions or all, records vary over four decades.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bench.workload import irregular_sizes, random_table
+
+TOPIC = "orders"
+PARTITIONS = 64
+PUBLISH_EVERY = 64
+"""Entries from one snapshot to the next while building, as a writer has them."""
+FIRST_TIME = 1_700_000_000_000
+PLANNED = 100
+"""Segments of partition 0 that the planned range spans."""
+REAL_ROWS = 5_000
+
+
+class Built(NamedTuple):
+    """Where the log lies and what is known of it."""
+
+    url: str
+    folder: Path
+    entries: int
+    segments: int
+    planned: tuple[int, int]
+    """Offsets of partition 0 over a hundred segments, in the middle."""
+    wanted: tuple[int, int]
+    """A time in the middle, and the offset of partition 0 that stands for it."""
+    snapshot: int
+    """The tip that the newest snapshot was stored at."""
+    parts: tuple[str, ...]
+    """All files that a reader of the topic may ask for but entries, below the root."""
+
+
+class Written(NamedTuple):
+    """Files and bytes that were put."""
+
+    files: int
+    bytes: int
+
+
+class Author:
+    """Makes entries that name segments, and folds them onto a chain of its own."""
+
+    def __init__(self, url: str, seed: int = 7) -> None:
+        from offsetlog.client.chain import Chain
+        from offsetlog.client.env import REAL
+        from offsetlog.client.stored_state import StoredState
+        from offsetlog.format.names import topic_folder
+        from offsetlog.storage.counting import CountingStore
+        from offsetlog.storage.open import open_store
+
+        self._store = CountingStore(open_store(url))
+        self._chain = Chain(self._store, topic_folder(TOPIC), REAL)
+        self.stored = StoredState(self._chain)
+        self.state = self.stored.open()
+        self._source = np.random.default_rng(seed)
+        self._sizes = irregular_sizes(1 << 16, seed)
+        self._used = 0
+        self.real = ""
+        self.time = FIRST_TIME + self.state.tip * 1000
+
+    def append(self, limit: int) -> int:
+        """One entry over some partitions; how many segments it names."""
+        chosen = self._partitions(limit)
+        ids = self._source.bytes(24 * len(chosen)).hex()
+        parts = tuple(self._part(p, ids[48 * i : 48 * i + 48]) for i, p in enumerate(chosen))
+        self._land(parts)
+        self.time += int(self._source.integers(1, 2000))
+        return len(parts)
+
+    def append_real(self) -> tuple[int, int]:
+        """One entry whose segment is there; a time in its middle and the offset for it."""
+        import pyarrow as pa
+
+        from offsetlog.format import rows, segments
+        from offsetlog.format.names import segment_name
+        from offsetlog.log.entry import Part
+
+        self.time += 10_000  # later than any timestamp before it
+        table = random_table(REAL_ROWS)
+        times = pa.array(np.arange(REAL_ROWS) + self.time).cast(rows.TIMESTAMP)
+        headers = pa.nulls(REAL_ROWS, rows.HEADERS)
+        columns = [table["key"], table["value"], headers, times]
+        encoded = segments.encode(pa.Table.from_arrays(columns, schema=rows.ROWS), "zstd")
+        ref = encoded.ref(self.state.tip, self._source.bytes(16).hex())
+        self.real = str(segment_name(self._chain.folder, 0, ref))
+        self._store.put(self.real, encoded.data, durable=False)
+        half = REAL_ROWS // 2
+        wanted = (self.time + half, self.state.end(0) + half)
+        last = self.time + REAL_ROWS - 1
+        self._land((Part(0, REAL_ROWS, 108 * REAL_ROWS, self.time, last, ref),))
+        self.time = last + 1
+        return wanted
+
+    def _land(self, parts: tuple[Any, ...]) -> None:
+        from offsetlog.format import entries
+        from offsetlog.format.names import EntryName
+        from offsetlog.log.entry import Append, Entry
+        from offsetlog.log.fold import step
+
+        ids = self._source.bytes(40).hex()
+        body = Append(
+            app=ids[:32],
+            seq=1,
+            own=True,
+            born=self.state.tip,
+            life=self.state.life,
+            hashed_with=PARTITIONS,
+            digest=ids[32:48],
+            ts_type=0,
+            parts=parts,
+        )
+        entry = Entry(ids[48:], self.time, body)
+        name = str(EntryName(self._chain.folder, self.state.tip))
+        self._store.put(name, entries.encode(entry, None, "none"), durable=False)
+        self.state, verdict = step(self.state, entry)
+        if not hasattr(verdict, "placed"):
+            raise RuntimeError(f"an entry of the large log is void: {verdict}")
+
+    def publish(self) -> None:
+        """Store the state as a writer does."""
+        self._chain.adopt(self.state)
+        self.state = self.stored.publish()
+
+    def publish_if_due(self) -> None:
+        """Store the state when the stored one is far enough behind."""
+        if self.state.tip - self.state.index.seq >= PUBLISH_EVERY:
+            self.publish()
+
+    def files(self) -> tuple[str, ...]:
+        """All that a reader may ask for beside entries."""
+        from offsetlog.format import names
+
+        folder = self._chain.folder
+        found = [str(names.LeafName(folder, ref.uid)) for ref in self.state.index.leaves]
+        found += [str(names.SnapshotName(folder, self.state.tip)), names.hint_name(folder)]
+        return (names.ROOT_FILE, self.real, *found)
+
+    def written(self) -> Written:
+        """What was put by now."""
+        return Written(self._store.calls["put"], self._store.bytes_up)
+
+    def close(self) -> None:
+        """Let go of the store."""
+        self._store.close()
+
+    def _partitions(self, limit: int) -> list[int]:
+        count = min(limit, PARTITIONS, int(self._source.integers(1, 2 * PARTITIONS)))
+        picked = self._source.choice(PARTITIONS, count, replace=False)
+        return sorted(int(p) for p in picked)
+
+    def _part(self, partition: int, digits: str) -> Any:
+        from offsetlog.log.entry import Part, SegmentRef
+
+        records = int(self._sizes[self._used % len(self._sizes)])
+        self._used += 1
+        size = 1_500 + 112 * records
+        segment = SegmentRef(self.state.tip, digits[:32], size, 900 + records % 400, digits[32:])
+        spread = int(self._source.integers(0, 5_000))
+        return Part(partition, records, 108 * records, self.time, self.time + spread, segment)
+
+
+def build(folder: Path, segments: int) -> Built:
+    """A log whose topic has so many segments, its last snapshot at its tip."""
+    import offsetlog
+
+    url = f"file://{folder}"
+    with offsetlog.open(url) as log:
+        log.create_topic(TOPIC, partitions=PARTITIONS)
+    author = Author(url)
+    left = segments - 1
+    while left > segments // 2:
+        left -= author.append(left)
+        author.publish_if_due()
+    start = author.state.end(0)
+    wanted = author.append_real()
+    end, spanned = author.state.end(0), 1
+    while left:
+        left -= author.append(left)
+        if spanned < PLANNED and author.state.end(0) > end:
+            end, spanned = author.state.end(0), spanned + 1
+        author.publish_if_due()
+    author.publish()
+    built = Built(
+        url,
+        folder,
+        author.state.tip,
+        segments,
+        (start, end),
+        wanted,
+        author.state.tip,
+        author.files(),
+    )
+    author.close()
+    return built
+
+
+def extend(built: Built, entries: int) -> Built:
+    """The same log with entries that no snapshot covers yet."""
+    author = Author(built.url, seed=8)
+    for _ in range(entries):
+        author.append(PARTITIONS)
+    author.close()
+    return built._replace(entries=author.state.tip)
+
+
+def entry_name(number: int) -> str:
+    """Where an entry of the topic lies below the root."""
+    from offsetlog.format import names
+
+    return str(names.EntryName(names.topic_folder(TOPIC), number))
