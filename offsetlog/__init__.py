@@ -1,0 +1,59 @@
+"""offsetlog: Kafka's topics, partitions and offsets as Parquet files, with no broker.
+
+``offsetlog.open(url)`` opens a root on any fsspec filesystem; everything else hangs off the
+``Log`` that it gives. The import is light: Arrow, fsspec and the like load when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    CorruptLogError,
+    FencedError,
+    InvalidRequestError,
+    NoOffsetForGroupError,
+    OffsetLogError,
+    OffsetOutOfRangeError,
+    StorageError,
+    TopicExistsError,
+    UnknownTopicError,
+    UnsafeFilesystemError,
+)
+from .values import Record, RecordMetadata, TopicPartition
+
+if TYPE_CHECKING:
+    from .client.log import Log
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CorruptLogError",
+    "FencedError",
+    "InvalidRequestError",
+    "NoOffsetForGroupError",
+    "OffsetLogError",
+    "OffsetOutOfRangeError",
+    "Record",
+    "RecordMetadata",
+    "StorageError",
+    "TopicExistsError",
+    "TopicPartition",
+    "UnknownTopicError",
+    "UnsafeFilesystemError",
+    "__version__",
+    "open",
+]
+
+
+def open(url: str, *, single_writer: bool = False, **storage_options: Any) -> Log:  # noqa: A001
+    """Open the log at ``url``: a local path, or any URL that fsspec knows.
+
+    ``storage_options`` are passed to the filesystem; credentials are better taken from the
+    environment. ``single_writer`` accepts, by name, the risk of a filesystem that cannot decide
+    a race: then only one program may ever write at a time.
+    """
+    from .client.log import Log
+    from .storage.open import open_store
+
+    return Log(open_store(url, single_writer=single_writer, **storage_options))

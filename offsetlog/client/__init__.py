@@ -1,0 +1,1 @@
+"""What a Python program uses: topics, producers, consumers, maintenance."""

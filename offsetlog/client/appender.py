@@ -1,0 +1,290 @@
+"""Group commit: what all threads of a process send to one topic, in one entry after another.
+
+Invariants:
+
+1. One entry of ours is on its way at a time, so records of one sender keep their order.
+2. While an entry is on its way, what is sent meanwhile gathers for the next one.
+3. A thread that waits for its result writes the batch itself if nobody else is writing: a
+   single synchronous sender pays for no thread switch.
+4. Memory is bounded: ``send`` waits when too much is unacknowledged.
+5. A batch whose fate is open keeps its number and its rows until it is known or given up.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
+from ..format.partitioner import partitions_of
+from ..log.state import State
+from .batches import Batch, Columns, Row, to_columns
+from .handle import TopicHandle
+from .writer import Prepared, Receipt, Sender, prepare
+
+MAX_BLOCK_SECONDS = 60.0
+DELIVERY_SECONDS = 120.0
+BUFFER_BYTES = 64 * 1024 * 1024
+RECORD_OVERHEAD = 64
+"""What a record weighs in memory besides its bytes."""
+
+
+class Appender:
+    """Writes to one topic for all producers of a ``Log``."""
+
+    def __init__(self, handle: TopicHandle, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self.handle = handle
+        self._env = handle.chain.env
+        self._buffer_bytes = buffer_bytes
+        self._buffered = 0
+        self._waiting: deque[Batch] = deque()
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()
+        self._app = self._env.new_id()
+        self._seq = 0
+        self._sticky = int(self._env.chance() * 2**31)
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._pid = os.getpid()
+        self.most = 0
+        self.append_time = False
+        self._limits_of = -2
+        self._take_limits(handle.chain.state)
+
+    def _take_limits(self, state: State) -> None:
+        """What the topic's present config says about single records."""
+        if state.head != self._limits_of:
+            self._limits_of = state.head
+            self.most = self.handle.config.max_message_bytes + RECORD_OVERHEAD
+            self.append_time = self.handle.config.log_append_time
+
+    def check_partition(self, partition: int) -> None:
+        check_named_partition(self.handle, partition)
+
+    # --- taking records --------------------------------------------------------------------
+
+    def add(self, row: Row, size: int, batch_bytes: int, linger: float) -> tuple[Batch, int]:
+        """Take one record; gives its batch and its place there."""
+        changed = self._changed
+        with changed:
+            if self._buffered + size > self._buffer_bytes and self._buffered:
+                self._wait_for_room(size)
+            waiting = self._waiting
+            if waiting:
+                batch = waiting[-1]
+                if batch.size >= batch_bytes or batch.table is not None:
+                    batch = self._new_batch(linger)
+            else:
+                batch = self._new_batch(linger)
+            rows = batch.rows
+            rows.append(row)
+            batch.size += size
+            self._buffered += size
+            if batch.size >= batch_bytes:
+                changed.notify_all()
+            return batch, len(rows) - 1
+
+    def add_table(self, table: pa.Table) -> Batch:
+        """Take a table, which becomes one entry."""
+        size = table.nbytes
+        with self._changed:
+            if self._buffered + size > self._buffer_bytes and self._buffered:
+                self._wait_for_room(size)
+            batch = self._new_batch(0.0)
+            batch.table = table
+            batch.size = size
+            self._buffered += size
+            return batch
+
+    def _new_batch(self, linger: float) -> Batch:
+        if self._closed:
+            raise InvalidRequestError("The log is closed.", "Open it again.")
+        if self._pid != os.getpid():
+            raise InvalidRequestError(
+                "This log was opened before the process was forked.",
+                "Open it again in the child process.",
+            )
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name=f"offsetlog-{self.handle.name}", daemon=True
+            )
+            self._thread.start()
+        batch = Batch(self.handle.name, self, self._env.monotonic() + linger)
+        self._waiting.append(batch)
+        self._changed.notify_all()
+        return batch
+
+    def _wait_for_room(self, size: int) -> None:
+        for batch in self._waiting:
+            batch.forced = True
+        self._changed.notify_all()
+        room = self._changed.wait_for(
+            lambda: self._buffered + size <= self._buffer_bytes or not self._buffered,
+            MAX_BLOCK_SECONDS,
+        )
+        if not room:
+            raise StorageError(
+                f"{self._buffered} bytes for topic {self.handle.name!r} wait to be written for "
+                f"{MAX_BLOCK_SECONDS:.0f} s; this record was not taken.",
+                "The filesystem is slower than the sender: send less, or wait.",
+            )
+
+    # --- writing them ----------------------------------------------------------------------
+
+    def drive(self, batch: Batch) -> None:
+        """Write up to ``batch`` in this thread, unless another one is writing."""
+        if self._writing.acquire(blocking=False):
+            try:
+                while not batch.done.is_set() and self._write_next():
+                    pass
+            finally:
+                self._writing.release()
+        if not batch.done.is_set():
+            with self._changed:
+                batch.forced = True
+                self._changed.notify_all()
+
+    def flush(self, timeout: float | None) -> None:
+        """Return when all that was taken before the call is written, or has failed."""
+        with self._changed:
+            pending = list(self._waiting)
+        for batch in pending:
+            self.drive(batch)
+        # One that is just being written is not in the queue any more.
+        if not self._writing.acquire(timeout=-1 if timeout is None else timeout):
+            raise StorageError(
+                f"Records for topic {self.handle.name!r} are still unacknowledged after "
+                f"{timeout} s.",
+                may_have_landed=True,
+            )
+        self._writing.release()
+        for batch in pending:
+            batch.done.wait(timeout)
+
+    def close(self) -> None:
+        self.flush(None)
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(DELIVERY_SECONDS)
+        self.handle.stored.publish_if_due(every=32)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._due():
+                    if self._closed and not self._waiting:
+                        return
+                    self._changed.wait(self._patience())
+            with self._writing:
+                self._write_next()
+            self.handle.stored.publish_if_due()
+
+    def _due(self) -> bool:
+        if not self._waiting:
+            return False
+        first = self._waiting[0]
+        ready = first.forced or first.table is not None or len(self._waiting) > 1 or self._closed
+        return ready or first.opened <= self._env.monotonic()
+
+    def _patience(self) -> float | None:
+        if not self._waiting:
+            return None
+        return max(0.0, self._waiting[0].opened - self._env.monotonic())
+
+    def _write_next(self) -> bool:
+        """Write the oldest batch. Held: ``_writing``."""
+        with self._changed:
+            if not self._waiting:
+                return False
+            batch = self._waiting.popleft()
+        try:
+            self._write(batch)
+        except OffsetLogError as error:
+            batch.fail(error)
+        except Exception as error:  # noqa: BLE001 - a future that is never done would hang its user
+            failure = StorageError(f"Writing to {self.handle.name!r} failed: {error!r}.")
+            failure.__cause__ = error
+            batch.fail(failure)
+        finally:
+            with self._changed:
+                self._buffered -= batch.size
+                self._changed.notify_all()
+        return True
+
+    def _write(self, batch: Batch) -> None:
+        state = self.handle.state(fresh=False)
+        columns = columns_of(batch)
+        placed_by = self._partition(columns, state)
+        prepared = prepare(columns.table, placed_by)
+        self._seq += 1
+        receipt = self._deliver(prepared, Sender(self._app, self._seq, True), state)
+        batch.succeed(receipt.placed, prepared.order, prepared.times)
+        self._take_limits(self.handle.chain.state)
+
+    def _deliver(self, prepared: Prepared, sender: Sender, state: State) -> Receipt:
+        """Try until it is acknowledged, refused, or too late."""
+        deadline = self._env.monotonic() + DELIVERY_SECONDS
+        pause = 0.1
+        while True:
+            try:
+                return self.handle.writer.append(prepared, sender, state.partitions, state.life)
+            except OffsetLogError as error:
+                if not error.may_have_landed or self._env.monotonic() + pause > deadline:
+                    raise
+            self._env.sleep(pause * (0.5 + self._env.chance()))
+            pause = min(5.0, 2 * pause)
+
+    def _partition(self, columns: Columns, state: State) -> npt.NDArray[np.int32]:
+        self._sticky += 1
+        return assign_partitions(columns, state.partitions, self._sticky, self.handle.name)
+
+
+def check_named_partition(handle: TopicHandle, partition: object) -> None:
+    """Refuse a partition that a sender named and that is not there."""
+    count = handle.chain.state.partitions
+    if type(partition) is not int or partition < 0:
+        raise InvalidRequestError(f"{partition!r} is not a partition.", "It is a number from 0.")
+    if partition >= count:
+        count = handle.state().partitions
+    if partition >= count:
+        raise UnknownTopicError(
+            f"Topic {handle.name!r} has no partition {partition}.", f"It has {count}, from 0."
+        )
+
+
+def columns_of(batch: Batch) -> Columns:
+    if batch.table is None:
+        return to_columns(batch.rows)
+    table = batch.table
+    named = np.full(table.num_rows, -1, np.int32)
+    if "partition" in table.schema.names:
+        named = table.column("partition").fill_null(-1).to_numpy().astype(np.int32)
+        table = table.drop_columns(["partition"])
+    return Columns(table, named)
+
+
+def assign_partitions(
+    columns: Columns, partitions: int, sticky: int, topic: str
+) -> npt.NDArray[np.int32]:
+    """Named ones stay; keyed ones go where Kafka's hash says; the rest share one partition."""
+    out = columns.partition.copy()
+    if len(out) and out.max() >= partitions:
+        raise InvalidRequestError(
+            f"Topic {topic!r} has no partition {out.max()}.", f"It has {partitions}, from 0."
+        )
+    free = out < 0
+    if free.any():
+        keys = columns.table.column("key")
+        if keys.null_count < len(keys):
+            hashed = partitions_of(keys.combine_chunks(), partitions)
+            out[free] = hashed[free]
+            free = out < 0
+        out[free] = sticky % partitions
+    return out

@@ -1,0 +1,228 @@
+"""Records on their way: what ``send`` gathers, and the futures that it hands out.
+
+Invariants:
+
+1. A record of a batch costs one tuple and one small future until the batch is written.
+2. Every future of a batch is done, with a result or an error, once the batch is.
+3. ``result`` may be called from any thread; it makes sure that somebody writes the batch.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ..errors import InvalidRequestError, OffsetLogError, StorageError
+from ..format import rows
+from ..log.entry import Placed
+from ..values import RecordMetadata
+
+Row = tuple[Any, Any, Any, Any, Any]
+"""(value, key, headers, partition, timestamp)"""
+
+
+_callbacks_lock = threading.Lock()
+
+
+class Drive(Protocol):
+    """Whoever writes batches."""
+
+    def drive(self, batch: Batch) -> None:
+        """Write up to this batch now, if nobody else is writing."""
+
+
+class Batch:
+    """Records that are written, and acknowledged, together."""
+
+    __slots__ = (
+        "topic", "rows", "size", "table", "opened", "done", "error", "_driver", "_placed",
+        "_order", "_partitions", "_offsets", "_times", "callbacks", "forced",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, driver: Drive, opened: float) -> None:
+        self.topic = topic
+        self.rows: list[Row] = []
+        self.size = 0
+        self.table: pa.Table | None = None
+        """A whole table in place of rows: ``send_arrow``."""
+        self.opened = opened
+        self.forced = False
+        self.done = threading.Event()
+        self.error: OffsetLogError | None = None
+        self.callbacks: list[Callable[[], None]] = []
+        self._driver = driver
+        self._placed: tuple[Placed, ...] = ()
+        self._order: npt.NDArray[np.int64] | None = None
+        self._partitions: npt.NDArray[np.int32] | None = None
+        self._offsets: npt.NDArray[np.int64] | None = None
+        self._times: npt.NDArray[np.int64] | None = None
+
+    # --- the writer's side -----------------------------------------------------------------
+
+    def succeed(
+        self,
+        placed: tuple[Placed, ...],
+        order: npt.NDArray[np.int64] | None,
+        times: npt.NDArray[np.int64],
+    ) -> None:
+        self._placed, self._order, self._times = placed, order, times
+        self._finish()
+
+    def fail(self, error: OffsetLogError) -> None:
+        self.error = error
+        self._finish()
+
+    def _finish(self) -> None:
+        self.rows, self.table = [], None
+        with _callbacks_lock:
+            self.done.set()
+            callbacks, self.callbacks = self.callbacks, []
+        for callback in callbacks:
+            callback()
+
+    def when_done(self, call: Callable[[], None]) -> None:
+        with _callbacks_lock:
+            if not self.done.is_set():
+                self.callbacks.append(call)
+                return
+        call()
+
+    # --- the futures' side -----------------------------------------------------------------
+
+    def wait(self, timeout: float | None) -> None:
+        if not self.done.is_set():
+            self._driver.drive(self)
+            if not self.done.wait(timeout):
+                raise StorageError(
+                    f"Records for topic {self.topic!r} were not acknowledged within {timeout} s.",
+                    "They may still be; wait longer or look.",
+                    may_have_landed=True,
+                )
+        if self.error is not None:
+            raise self.error
+
+    def placed(self) -> tuple[Placed, ...]:
+        return self._placed
+
+    def metadata(self, index: int) -> RecordMetadata:
+        """Where the record that was sent as number ``index`` of the batch lies."""
+        if self._offsets is None:
+            self._locate()
+        assert self._partitions is not None and self._offsets is not None
+        assert self._times is not None
+        return RecordMetadata(
+            self.topic,
+            int(self._partitions[index]),
+            int(self._offsets[index]),
+            int(self._times[index]),
+        )
+
+    def _locate(self) -> None:
+        counts = [run.records for run in self._placed]
+        partitions = np.repeat(np.array([r.partition for r in self._placed], np.int32), counts)
+        offsets = np.concatenate(
+            [np.arange(r.base, r.base + r.records, dtype=np.int64) for r in self._placed]
+        )
+        times = self._times
+        if times is not None and len(times) != len(offsets):
+            raise InvalidRequestError(
+                f"Topic {self.topic!r} holds a batch under this app_id and sequence already, "
+                f"with {len(offsets)} records in place of {len(times)}.",
+                "The earlier one stays; which of its records is which cannot be told.",
+            )
+        if self._order is not None:
+            back = np.empty_like(self._order)
+            back[self._order] = np.arange(len(self._order))
+            partitions, offsets = partitions[back], offsets[back]
+            times = times[back] if times is not None else None
+        self._partitions, self._times = partitions, times
+        self._offsets = offsets
+
+
+class SendFuture:
+    """The answer to one ``send``: where the record lies, once it is acknowledged."""
+
+    __slots__ = ("_batch", "_index")
+
+    def __init__(self, batch: Batch, index: int) -> None:
+        self._batch = batch
+        self._index = index
+
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is acknowledged; raises why if it is not."""
+        self._batch.wait(timeout)
+        return self._batch.metadata(self._index)
+
+    def exception(self, timeout: float | None = None) -> OffsetLogError | None:
+        try:
+            self._batch.wait(timeout)
+        except OffsetLogError as error:
+            return error
+        return None
+
+    def done(self) -> bool:
+        return self._batch.done.is_set()
+
+    def add_done_callback(self, callback: Callable[[SendFuture], Any]) -> None:
+        """Call back with this future once it is done, from the thread that wrote it."""
+        self._batch.when_done(lambda: callback(self))
+
+
+class ArrowFuture:
+    """The answer to ``send_arrow``: the runs of offsets that the table's rows got."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def result(self, timeout: float | None = None) -> tuple[Placed, ...]:
+        """(partition, base, records) of each run of rows, in the order of the partitions."""
+        self._batch.wait(timeout)
+        return self._batch.placed()
+
+    def metadata(self, index: int) -> RecordMetadata:
+        """Where row ``index`` of the table lies."""
+        self._batch.wait(None)
+        return self._batch.metadata(index)
+
+    def exception(self, timeout: float | None = None) -> OffsetLogError | None:
+        try:
+            self._batch.wait(timeout)
+        except OffsetLogError as error:
+            return error
+        return None
+
+    def done(self) -> bool:
+        return self._batch.done.is_set()
+
+    def add_done_callback(self, callback: Callable[[ArrowFuture], Any]) -> None:
+        self._batch.when_done(lambda: callback(self))
+
+
+class Columns(NamedTuple):
+    table: pa.Table
+    partition: npt.NDArray[np.int32]
+    """-1 where the sender named none."""
+
+
+def to_columns(records: Sequence[Row]) -> Columns:
+    """The rows of ``send`` as a table with the columns of ``ROWS``."""
+    values, keys, headers, partitions, times = zip(*records, strict=True)
+    count = len(records)
+    plain = not any(headers)
+    table = pa.Table.from_arrays(
+        [
+            pa.array(keys, pa.binary()),
+            pa.array(values, pa.binary()),
+            pa.nulls(count, rows.HEADERS) if plain else pa.array(headers, rows.HEADERS),
+            pa.array(times, pa.int64()).cast(rows.TIMESTAMP),
+        ],
+        schema=rows.ROWS,
+    )
+    return Columns(table, np.array(partitions, np.int32))

@@ -1,0 +1,281 @@
+"""One topic's chain, driven: fold it forward, and land entries on it.
+
+Invariants:
+
+1. ``state`` is the true fold of the chain up to its tip. It only moves forward.
+2. ``land`` answers after the fold has passed the place where its entry landed, and with the
+   fold's word on it. What the state at hand already voids is not put.
+3. An entry of ours whose fate is open can land at one name only, and the next entry of ours
+   starts at that name.
+4. An idle look is one request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from ..errors import CorruptLogError, OffsetLogError, StorageError
+from ..format import entries as entry_format
+from ..format.entries import StoredEntry
+from ..format.names import BUCKET_ENTRIES, EntryName, bucket_folder
+from ..log import landing
+from ..log.entry import Counted, Entry, Verdict, Void
+from ..log.fold import judge, step
+from ..log.state import EMPTY_STATE, State, rebase
+from ..storage.ports import Committed, Conflict, Offer, PutResult, Store
+from .env import Env
+
+RECENT_BYTES = 32 * 1024 * 1024
+"""How much of the newest entries is kept, so that reading what was just folded is free."""
+WINDOW = 16
+"""The most names that are asked for at once while catching up."""
+MISSING_LOOKS = 5
+"""Looks for a name that is missing although a later one was seen."""
+
+
+class Landed(NamedTuple):
+    """``number`` is None when the entry was void before it was put."""
+
+    number: int | None
+    verdict: Verdict
+
+
+class Chain:
+    def __init__(
+        self, store: Store, folder: str, env: Env, pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        self.store = store
+        self.folder = folder
+        self.env = env
+        self.state: State = EMPTY_STATE
+        self._pool = None if store.is_local else pool
+        self._lock = threading.RLock()
+        self._watched: dict[str, Landed | None] = {}
+        self._recent: OrderedDict[int, StoredEntry] = OrderedDict()
+        self._recent_bytes = 0
+        self._undecided: int | None = None
+        self.open_stored: Callable[[int], State | None] | None = None
+        """Gives the newest stored state whose tip is at most a number."""
+        self._put_seconds = 0.0
+        self._not_before = 0.0
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def adopt(self, state: State) -> None:
+        """Take over a stored state, or one upon a newer index, if it is not behind."""
+        with self._lock:
+            if state.tip >= self.state.tip:
+                self.state = state
+
+    def rebase(self, stored: State) -> State:
+        """Put the state upon the index of a newer stored one: its tails become short."""
+        with self._lock:
+            if stored.tip > self.state.tip:
+                self.state = stored
+            else:
+                self.state = rebase(self.state, stored.index)
+            return self.state
+
+    def replace_state(self, state: State) -> State:
+        """Begin again from another stored state, because what ours rests on cannot be read."""
+        with self._lock:
+            tip = self.state.tip
+            self.state = state
+            if tip:
+                self.fold_to(tip - 1)
+            return self.state
+
+    def refresh(self) -> State:
+        """Fold forward until a name is not there."""
+        with self._lock:
+            width = 1
+            while True:
+                found = self._fold_window(width)
+                if found < width:
+                    return self.state
+                width = min(WINDOW, 2 * width) if self._pool is not None else 1
+
+    def read_entry(self, number: int) -> StoredEntry | None:
+        """An entry as it is stored: from memory if it was folded lately, else one request."""
+        recent = self._recent.get(number)
+        if recent is not None:
+            return recent
+        return self._get(number)
+
+    def fold_to(self, number: int) -> None:
+        """Fold forward until entry ``number`` is part of the state; it must be there."""
+        with self._lock:
+            while self.state.tip <= number:
+                if not self._fold_window(min(WINDOW, number - self.state.tip + 1)):
+                    self._await_entry(self.state.tip, number)
+
+    def _fold_window(self, width: int) -> int:
+        """Ask for the next ``width`` names and fold what is there, up to the first hole."""
+        tip = self.state.tip
+        numbers = range(tip, tip + width)
+        if self._pool is None or width == 1:
+            got: Iterator[StoredEntry | None] = (self._get(n) for n in numbers)
+        else:
+            got = self._pool.map(self._get, numbers)
+        folded = 0
+        hole = False
+        for number, stored in zip(numbers, got, strict=True):
+            if stored is None:
+                hole = True
+                if self._pool is None:
+                    break
+            elif hole:
+                self._await_entry(self.state.tip, number)
+                return width
+            else:
+                self._fold_one(number, stored)
+                folded += 1
+        return folded
+
+    def _await_entry(self, missing: int, seen: int) -> None:
+        """A later name was seen, so this one must come into sight; else the chain has a hole."""
+        for attempt in range(MISSING_LOOKS):
+            stored = self._get(missing)
+            if stored is not None:
+                self._fold_one(missing, stored)
+                return
+            self.env.sleep(0.02 * 2**attempt)
+        raise CorruptLogError(
+            f"{EntryName(self.folder, missing)} is missing, though entry {seen} is there.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
+
+    def _get(self, number: int) -> StoredEntry | None:
+        name = str(EntryName(self.folder, number))
+        data = self.store.get(name)
+        return None if data is None else entry_format.decode(data, name)
+
+    def _fold_one(self, number: int, stored: StoredEntry) -> None:
+        if number != self.state.tip:
+            return
+        self.state, verdict = step(self.state, stored.entry)
+        write_id = stored.entry.write_id
+        if write_id in self._watched and self._watched[write_id] is None:
+            self._watched[write_id] = Landed(number, verdict)
+        self._remember(number, stored)
+
+    def _remember(self, number: int, stored: StoredEntry) -> None:
+        self._recent[number] = stored
+        self._recent_bytes += len(stored.data)
+        while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
+            _, old = self._recent.popitem(last=False)
+            self._recent_bytes -= len(old.data)
+
+    # --- landing ---------------------------------------------------------------------------
+
+    def land(self, entry: Entry, data: bytes) -> Landed:
+        """Put an entry at the tip, and fold up to it. One call at a time for a sender."""
+        void = judge(self.state, entry)
+        if void is not None:
+            return Landed(None, void)
+        first = self.state.tip if self._undecided is None else self._undecided
+        self._watched[entry.write_id] = None
+        try:
+            offer = self.store.offer(data, str(EntryName(self.folder, first)))
+            try:
+                put = self._put_somewhere(entry, offer, first)
+            finally:
+                offer.close()
+            self._undecided = None
+            if isinstance(put, Void):
+                return Landed(None, put)
+            return self._fold_own(entry, data, put)
+        finally:
+            del self._watched[entry.write_id]
+
+    def _put_somewhere(self, entry: Entry, offer: Offer, first: int) -> int | Void:
+        """The number where the bytes landed; or why they never will."""
+        way = landing.Landing.at(first)
+        step_to: landing.Put | landing.Look | landing.GiveUp = landing.Put(first)
+        while True:
+            if isinstance(step_to, landing.GiveUp):
+                raise self._open_fate(step_to.number, step_to.error)
+            if isinstance(step_to, landing.Look):
+                tip = self.refresh().tip
+                known = self._watched[entry.write_id]
+                if known is not None and known.number is not None:
+                    return known.number
+                void = judge(self.state, entry)
+                if void is not None:
+                    return void
+                way, step_to = way.looked(tip)
+            if step_to.again:
+                self.env.sleep(0.05 * 2**step_to.again * (0.5 + self.env.chance()))
+            result = self._put(offer, step_to, way)
+            if isinstance(result, Committed):
+                return step_to.number
+            if isinstance(result, Conflict):
+                way, step_to = way.conflicted()
+            else:
+                way, step_to = way.unanswered(result.error)
+
+    def _put(self, offer: Offer, at: landing.Put, way: landing.Landing) -> PutResult:
+        name = str(EntryName(self.folder, at.number))
+        if not self.store.is_local:
+            self.env.sleep(max(0.0, self._not_before - self.env.monotonic()))
+        elif at.number % BUCKET_ENTRIES == 0 and at.number:
+            # A power cut must not keep this entry and lose one before it.
+            self.store.settle(bucket_folder(self.folder, at.number - 1))
+        before = self.env.monotonic()
+        try:
+            result = offer.put(name)
+        except OffsetLogError as error:
+            if way.unknown:
+                raise self._open_fate(at.number, str(error)) from error
+            raise
+        if isinstance(result, Committed):
+            now = self.env.monotonic()
+            took = now - before
+            self._put_seconds = took if not self._put_seconds else self._put_seconds * 0.8 + took * 0.2
+            # The winner of a name asks for the next one first, and would win for ever.
+            self._not_before = now + self.env.chance() * self._put_seconds
+        return result
+
+    def _open_fate(self, number: int, error: str) -> StorageError:
+        self._undecided = number
+        return StorageError(
+            f"No answer came to the write of {EntryName(self.folder, number)}: {error}",
+            "It may have landed. Send it again with the same app_id and sequence, or look.",
+            may_have_landed=True,
+        )
+
+    def _fold_own(self, entry: Entry, data: bytes, number: int) -> Landed:
+        """Fold up to ``number``, where our bytes are: they need not be read back."""
+        with self._lock:
+            if self.state.tip < number:
+                self.fold_to(number - 1)
+            if self.state.tip == number and self._watched[entry.write_id] is None:
+                name = str(EntryName(self.folder, number))
+                self._fold_one(number, entry_format.written(entry, data, name))
+        known = self._watched[entry.write_id]
+        if known is None:
+            raise CorruptLogError(
+                f"{EntryName(self.folder, number)} holds another entry than was put there."
+            )
+        return known
+
+    def place(self, number: int, write_id: str) -> Counted | Void | None:
+        """The fold's word on an old entry, found by folding to it; None if it is another's."""
+        state = self.state_before(number)
+        while True:
+            stored = self.read_entry(state.tip)
+            if stored is None:
+                return None
+            tip = state.tip
+            state, verdict = step(state, stored.entry)
+            if tip == number:
+                return verdict if write_id in ("", stored.entry.write_id) else None
+
+    def state_before(self, number: int) -> State:
+        """A state at or before ``number``: a stored one where there is one."""
+        found = self.open_stored(number) if self.open_stored is not None else None
+        return EMPTY_STATE if found is None else found

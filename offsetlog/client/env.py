@@ -1,0 +1,36 @@
+"""The outside world that is not storage: clock, ids, chance and waiting.
+
+Everything in ``offsetlog.client`` that needs one of them takes it from an ``Env``, so that a
+whole run can be replayed from a seed. Only this module asks the real ones.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Env(NamedTuple):
+    now_ms: Callable[[], int]
+    """Wall clock, milliseconds since the epoch. Nothing that is promised rests on it."""
+    monotonic: Callable[[], float]
+    """Seconds, for waits and time limits."""
+    new_id: Callable[[], str]
+    """32 hex digits that nobody else has."""
+    chance: Callable[[], float]
+    """In [0, 1)."""
+    sleep: Callable[[float], None]
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+REAL = Env(_now_ms, time.monotonic, _new_id, random.random, time.sleep)

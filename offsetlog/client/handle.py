@@ -1,0 +1,82 @@
+"""All that is kept open for one topic: its chain, stored states, reader and writer.
+
+Invariants:
+
+1. One ``TopicHandle`` for a topic and an open ``Log``: its threads share what was folded.
+2. ``state(fresh=True)`` has seen every entry that was acknowledged before the call.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+from ..errors import UnknownTopicError
+from ..format.names import topic_folder
+from ..log.entry import Body, Counted, Entry, Void
+from ..log.state import State
+from ..format import entries as entry_format
+from ..storage.ports import Store
+from ..values import TopicConfig, parse_config
+from .chain import Chain, Landed
+from .env import Env
+from .reader import Reader
+from .stored_state import StoredState
+from .writer import Writer
+
+
+class TopicHandle:
+    def __init__(self, store: Store, name: str, env: Env, pool: ThreadPoolExecutor | None) -> None:
+        self.name = name
+        self.chain = Chain(store, topic_folder(name), env, pool)
+        self.stored = StoredState(self.chain)
+        self.reader = Reader(self.chain, self.stored, pool)
+        self.writer = Writer(self.chain, pool)
+        self._opened = False
+        self._lock = threading.Lock()
+
+    def state(self, fresh: bool = True) -> State:
+        """The topic's state; ``UnknownTopicError`` when there is no such topic."""
+        self._open_or_refresh(fresh)
+        state = self.chain.state
+        if not state.alive or state.topic != self.name:
+            raise unknown_topic(self.name, state)
+        return state
+
+    def raw_state(self) -> State:
+        """The state whether or not the topic exists."""
+        self._open_or_refresh(True)
+        return self.chain.state
+
+    def _open_or_refresh(self, fresh: bool) -> None:
+        with self._lock:
+            if not self._opened:
+                self.stored.open()
+                self._opened = True
+                return
+        if fresh:
+            self.chain.refresh()
+
+    @property
+    def config(self) -> TopicConfig:
+        return parse_config(dict(self.chain.state.config))
+
+    def propose(self, body: Body) -> Landed:
+        """Land an entry without rows, other than an append."""
+        env = self.chain.env
+        entry = Entry(env.new_id(), env.now_ms(), body)
+        return self.chain.land(entry, entry_format.encode(entry, None, "none"))
+
+    def decide(self, body: Body) -> Void | None:
+        """Land an entry without rows; None if it counted."""
+        verdict = self.propose(body).verdict
+        return None if isinstance(verdict, Counted) else verdict
+
+
+def unknown_topic(name: str, state: State) -> UnknownTopicError:
+    if state.alive:
+        return UnknownTopicError(
+            f"There is no topic {name!r}.", f"Did you mean {state.topic!r}?"
+        )
+    gone = f"Topic {name!r} was deleted." if state.tip else f"There is no topic {name!r}."
+    return UnknownTopicError(gone, "'offsetlog topics list' names those that exist.")

@@ -1,0 +1,255 @@
+"""``offsetlog.open``: a root, and everything that a program does with it.
+
+Invariants:
+
+1. The root's own file is made once, by put-if-absent, with the first topic. A root of a newer
+   format is refused by name.
+2. One handle and one appender for each topic: all threads of the program share them.
+3. A root that is not there is an error for whoever wants to read it, never an empty result.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Any
+
+from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
+from ..format import FORMAT_VERSION, names, strict_json
+from ..storage.ports import Committed, Conflict, Store
+from ..values import check_name
+from . import admin
+from .appender import BUFFER_BYTES, Appender
+from .consumer import Consumer
+from .env import REAL, Env
+from .handle import TopicHandle, unknown_topic
+from .maintenance import Maintained, Maintenance
+from .producer import Producer
+from .verify import Report, verify_topic
+from .views import Topic, TopicInfo, TopicList, info
+
+POOL_THREADS = 16
+
+
+class Log:
+    """An open root. Threads may share it; close it, or use it in a ``with`` block."""
+
+    def __init__(self, store: Store, env: Env = REAL, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self.store = store
+        self.env = env
+        self._buffer_bytes = buffer_bytes
+        self._handles: dict[str, TopicHandle] = {}
+        self._appenders: dict[str, Appender] = {}
+        self._lock = threading.RLock()
+        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="offsetlog")
+        self._root_id: str | None = None
+        self._closed = False
+
+    @property
+    def url(self) -> str:
+        return self.store.url
+
+    # --- the root --------------------------------------------------------------------------
+
+    @property
+    def root_id(self) -> str:
+        """The id that the root got when it was made."""
+        if self._root_id is None:
+            data = self.store.get(names.ROOT_FILE)
+            if data is None:
+                raise InvalidRequestError(
+                    f"There is no log at {self.url}.",
+                    "Check the address, or make one by creating its first topic.",
+                )
+            self._root_id = self._check_root(data)
+        return self._root_id
+
+    def _check_root(self, data: bytes) -> str:
+        what = f"{self.url}/{names.ROOT_FILE}"
+        told = admin.describe_root(data, what)
+        if told["format"] != FORMAT_VERSION:
+            raise CorruptLogError(
+                f"{what} is of format {told['format']}; this library knows {FORMAT_VERSION}.",
+                "Upgrade offsetlog.",
+            )
+        return str(told["id"])
+
+    def _make_root(self) -> None:
+        if self.store.get(names.ROOT_FILE) is not None:
+            return
+        data = strict_json.dumps({"format": FORMAT_VERSION, "id": self.env.new_id()})
+        offer = self.store.offer(data, names.ROOT_FILE)
+        try:
+            for _ in range(5):
+                result = offer.put(names.ROOT_FILE)
+                if isinstance(result, Committed | Conflict):
+                    return
+                self.env.sleep(0.2)
+        finally:
+            offer.close()
+        raise StorageError(f"No answer came to the making of {self.url}: {result.error}")
+
+    # --- topics ----------------------------------------------------------------------------
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+    ) -> Topic:
+        check_name(name)
+        admin.check_partitions(partitions)
+        admin.check_config(config)
+        self._make_root()
+        handle = self._fresh_handle(name)
+        admin.create(handle, partitions, config)
+        return Topic(handle)
+
+    def delete_topic(self, name: str, *, purge: bool = False) -> None:
+        """Delete a topic. Its chain stays, so that its offsets are never given twice; ``purge``
+        removes everything, which is safe only when nobody reads or writes the topic any more."""
+        handle = self.topic_handle(name)
+        admin.delete(handle)
+        if purge:
+            self.store.delete_tree(names.topic_folder(name))
+            with self._lock:
+                self._handles.pop(name, None)
+                self._appenders.pop(name, None)
+
+    def topics(self) -> TopicList:
+        """The topics that exist, by name."""
+        self.root_id  # noqa: B018 - a root that is not there is an error, not an empty list
+        infos: list[TopicInfo] = []
+        for handle in self.all_handles():
+            state = handle.chain.state
+            if state.alive:
+                infos.append(info(handle, state))
+        return TopicList(sorted(infos, key=lambda told: told.name))
+
+    def topic(self, name: str) -> Topic:
+        handle = self.topic_handle(name)
+        handle.state()
+        return Topic(handle)
+
+    def all_handles(self) -> list[TopicHandle]:
+        """Of every topic that was ever created, deleted ones too; freshly looked at."""
+        folders = sorted(f for f in self.store.folders("") if f[:1] not in "._")
+        found = []
+        for folder in folders:
+            known = next((h for h in self._handles.values() if h.chain.folder == folder), None)
+            handle = known or TopicHandle(self.store, folder, self.env, self._pool)
+            state = handle.raw_state()
+            if not state.tip:
+                continue
+            if handle.name != state.topic:
+                handle = self.topic_handle(state.topic)
+                handle.raw_state()
+            found.append(handle)
+        return found
+
+    def topic_handle(self, name: str) -> TopicHandle:
+        """The one handle of a topic, which need not exist."""
+        check_name(name)
+        self._open()
+        with self._lock:
+            handle = self._handles.get(name)
+        return handle if handle is not None else self._fresh_handle(name)
+
+    def _fresh_handle(self, name: str) -> TopicHandle:
+        with self._lock:
+            handle = self._handles.get(name)
+            if handle is None:
+                handle = TopicHandle(self.store, name, self.env, self._pool)
+                self._handles[name] = handle
+            return handle
+
+    def appender(self, name: str) -> Appender:
+        handle = self.topic_handle(name)
+        with self._lock:
+            appender = self._appenders.get(name)
+            if appender is None:
+                appender = Appender(handle, self._buffer_bytes)
+                self._appenders[name] = appender
+            return appender
+
+    # --- producing and consuming -----------------------------------------------------------
+
+    def producer(
+        self,
+        *,
+        linger_ms: float = 0,
+        batch_bytes: int = 8 * 1024 * 1024,
+        app_id: str | None = None,
+        sequence: int | None = None,
+    ) -> Producer:
+        self._open()
+        return Producer(
+            self, linger_ms=linger_ms, batch_bytes=batch_bytes, app_id=app_id, sequence=sequence
+        )
+
+    def consumer(
+        self,
+        group: str | None = None,
+        topics: Iterable[str] | str | None = None,
+        **settings: Any,
+    ) -> Consumer:
+        self._open()
+        return Consumer(self, group, topics, **settings)
+
+    # --- looking after it ------------------------------------------------------------------
+
+    def maintain(self, topic: str | None = None, **settings: Any) -> list[Maintained]:
+        """Snapshots, consolidation, retention and collection, of one topic or of all."""
+        self.root_id  # noqa: B018
+        handles = self.all_handles() if topic is None else [self._existing(topic)]
+        return [Maintenance(handle, self._pool, **settings).run() for handle in handles]
+
+    def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:
+        """Check every promise on what is stored; nothing is repaired."""
+        self.root_id  # noqa: B018
+        if topic is not None:
+            return [verify_topic(self.store, names.topic_folder(topic), self.env, **settings)]
+        folders = sorted(f for f in self.store.folders("") if f[:1] not in "._")
+        return [verify_topic(self.store, folder, self.env, **settings) for folder in folders]
+
+    def _existing(self, topic: str) -> TopicHandle:
+        handle = self.topic_handle(topic)
+        state = handle.raw_state()
+        if not state.tip:
+            raise unknown_topic(topic, state)
+        return handle
+
+    def _open(self) -> None:
+        if self._closed:
+            raise InvalidRequestError("The log is closed.", "Open it again.")
+
+    def close(self) -> None:
+        """Write what is waiting, and free what is held."""
+        if self._closed:
+            return
+        self._closed = True
+        errors: list[OffsetLogError] = []
+        for appender in list(self._appenders.values()):
+            try:
+                appender.close()
+            except OffsetLogError as error:
+                errors.append(error)
+        self._pool.shutdown(wait=True)
+        self.store.close()
+        if errors:
+            raise errors[0]
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Log({self.url!r})"
+
+

@@ -1,0 +1,342 @@
+"""Looking after a topic: retention, consolidation, collection, stubs, snapshots.
+
+Invariants:
+
+1. All decisions are entries of the chain, so maintenance races with nobody, and two
+   maintainers at once do no harm.
+2. What is deleted is decided by a state that contains the collect that allows it.
+3. The rows of an entry are taken out only when a folded state shows that no live extent needs
+   them; the entry itself, with its decision, stays for ever.
+4. The grace period is measured by the storage's own clock. It is a courtesy to slow writers
+   and running readers, not a condition of safety.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from ..errors import InvalidRequestError, OffsetLogError
+from ..format import entries as entry_format
+from ..format import names, rows, segments, strict_json
+from ..log import retention
+from ..log.entry import Append, Collect, Expire, Piece, Replace, Run, Trim
+from ..log.rewrite import RewritePlan, plan_rewrites
+from ..log.state import State
+from ..values import NO_LIMIT, parse_config
+from .handle import TopicHandle
+
+GRACE_MS = 24 * 3_600_000
+SENDERS_KEPT = 4096
+SNAPSHOTS_KEPT = 3
+RUNS_PER_ENTRY = 64
+Progress = Callable[[str, int, int], None]
+"""(what is done, how much of it is done, how much there is)."""
+
+
+class Maintained(NamedTuple):
+    """What one round did to a topic."""
+
+    topic: str
+    expired_records: int
+    rewritten_files: int
+    new_segments: int
+    stubs: int
+    deleted_files: int
+    deleted_bytes: int
+    horizon: int
+    entries: int
+
+
+class Maintenance:
+    """One round for one topic."""
+
+    def __init__(
+        self,
+        handle: TopicHandle,
+        pool: ThreadPoolExecutor | None = None,
+        *,
+        grace_ms: int = GRACE_MS,
+        progress: Progress | None = None,
+    ) -> None:
+        if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
+            raise InvalidRequestError(f"grace_ms is {grace_ms!r}.", "It is milliseconds from 0.")
+        self._handle = handle
+        self._chain = handle.chain
+        self._store = handle.chain.store
+        self._folder = handle.chain.folder
+        self._pool = pool
+        self._grace = grace_ms
+        self._progress = progress or (lambda what, done, of: None)
+
+    def run(self) -> Maintained:
+        handle = self._handle
+        handle.raw_state()
+        now = self._storage_now()
+        expired = self._retain(now)
+        rewritten, fresh = self._consolidate()
+        self._expire_senders()
+        self._collect(now)
+        stubs = self._stub(now)
+        files, size = self._delete()
+        handle.stored.publish()
+        self._drop_stored(now)
+        state = self._chain.state
+        return Maintained(
+            state.topic, expired, rewritten, fresh, stubs, files, size, state.horizon, state.tip
+        )
+
+    def _storage_now(self) -> int:
+        """The storage's own clock: the time that it gives to a file written now."""
+        name = names.clock_name(self._folder)
+        self._store.put(name, strict_json.dumps({"touched": True}), durable=False)
+        info = self._store.info(name)
+        return self._chain.env.now_ms() if info is None else info.modified_ms
+
+    # --- retention -------------------------------------------------------------------------
+
+    def _retain(self, now_ms: int) -> int:
+        """Move log starts past what the topic's config lets go; how many records went."""
+        state = self._chain.state
+        config = parse_config(dict(state.config))
+        if (config.retention_ms, config.retention_bytes) == (NO_LIMIT, NO_LIMIT):
+            return 0
+        starts = []
+        for partition in range(state.partitions):
+            part = state.parts[partition]
+            if part.start == part.end:
+                continue
+            size = 0
+            if config.retention_bytes != NO_LIMIT:
+                size = sum(e.bytes for e in self._extents(state, partition))
+            start = retention.retained_from(
+                self._extents(state, partition),
+                part.start,
+                size,
+                self._chain.env.now_ms(),
+                config.retention_ms,
+                config.retention_bytes,
+            )
+            if start > part.start:
+                starts.append((partition, start))
+        if starts:
+            self._handle.decide(Trim(tuple(starts)))
+        after = self._chain.state
+        return sum(after.start(p) - state.start(p) for p, _ in starts)
+
+    def _extents(self, state: State, partition: int) -> Iterator:  # type: ignore[type-arg]
+        part = state.parts[partition]
+        return self._handle.reader.extents(state, partition, part.start, part.end)
+
+    # --- consolidation ---------------------------------------------------------------------
+
+    def _consolidate(self) -> tuple[int, int]:
+        """Rewrite runs of small files as large ones; (files replaced, segments written)."""
+        state = self._chain.state
+        config = parse_config(dict(state.config))
+        plans = [
+            plan
+            for partition in range(state.partitions)
+            for plan in plan_rewrites(
+                self._extents(state, partition), state.start(partition), config.segment_bytes
+            )
+        ]
+        replaced = written = 0
+        for low in range(0, len(plans), RUNS_PER_ENTRY):
+            self._progress("consolidating", low, len(plans))
+            group = plans[low : low + RUNS_PER_ENTRY]
+            runs = tuple(self._rewrite(plan, state, config.compression) for plan in group)
+            if self._handle.decide(Replace(state.tip, runs)) is None:
+                replaced += sum(len(plan.extents) for plan in group)
+                written += len(runs)
+        if plans:
+            self._progress("consolidating", len(plans), len(plans))
+        return replaced, written
+
+    def _rewrite(self, plan: RewritePlan, state: State, compression: str) -> Run:
+        """Write one segment with the records of a run of extents."""
+        columns = tuple(rows.ROWS.names)
+        tables = [
+            batch.table
+            for batch in self._handle.reader.read(
+                plan.partition, plan.start, plan.end, (*columns, "offset")
+            )
+        ]
+        table = pa.concat_tables(tables).combine_chunks()
+        encoded = segments.encode(table, compression)
+        ref = encoded.ref(self._chain.state.tip, self._chain.env.new_id())
+        name = names.SegmentName(
+            self._folder, plan.partition, ref.born, ref.uid, plan.start, plan.end
+        )
+        self._store.put(str(name), encoded.data)
+        times = table.column("timestamp").cast(pa.int64()).to_numpy()
+        first = plan.extents[0]
+        low, high = (int(times.min()), int(times.max())) if len(times) else (first.min_ts,) * 2
+        piece = Piece(
+            plan.start,
+            plan.end,
+            table.num_rows,
+            plan.bytes,
+            low,
+            high,
+            first.ts_type,
+            ref,
+        )
+        return Run(plan.partition, plan.start, plan.end, (piece,))
+
+    # --- senders ---------------------------------------------------------------------------
+
+    def _expire_senders(self) -> None:
+        """Forget our own senders that were silent for long, or that are too many."""
+        state = self._chain.state
+        config = parse_config(dict(state.config))
+        oldest = self._chain.env.now_ms() - config.producer_expiration_ms
+        known = sorted((app.entry, app.time) for _, app in state.own.items())
+        silent = [entry for entry, time in known if time < oldest]
+        floor = max(silent, default=-1) + 1
+        if len(known) - len(silent) > SENDERS_KEPT:
+            floor = max(floor, known[-SENDERS_KEPT][0])
+        if floor > state.floor and silent or len(known) > SENDERS_KEPT:
+            self._handle.decide(Expire(min(floor, state.tip)))
+
+    # --- collection ------------------------------------------------------------------------
+
+    def _collect(self, now_ms: int) -> None:
+        """Raise the horizon to the newest entry that is older than the grace period."""
+        state = self._chain.state
+        horizon = self._horizon(now_ms, state)
+        if horizon > state.horizon:
+            self._handle.decide(Collect(horizon))
+
+    def _horizon(self, now_ms: int, state: State) -> int:
+        """By bisection: entries are stored in the order of their numbers."""
+        if self._grace == 0:
+            return state.tip
+        low, high = state.horizon, state.tip
+        while low < high:
+            middle = (low + high) // 2
+            info = self._store.info(str(names.EntryName(self._folder, middle)))
+            # A stub's time is that of its stubbing: it says nothing, and counts as young.
+            if info is not None and info.modified_ms <= now_ms - self._grace:
+                low = middle + 1
+            else:
+                high = middle
+        return max(0, low - 1)
+
+    def _delete(self) -> tuple[int, int]:
+        """Delete segments born below the horizon that are not live; (files, bytes)."""
+        state = self._chain.state
+        if state.collected_at < 0:
+            return 0, 0
+        live = {
+            extent.segment.uid
+            for partition in range(len(state.parts))
+            for extent in self._extents(state, partition)
+            if extent.segment is not None
+        }
+        files = size = 0
+        for folder in self._store.folders(self._folder):
+            if names.parse_partition_folder(folder) is None:
+                continue
+            found = {}
+            for info in self._store.list(f"{self._folder}/{folder}"):
+                parsed = names.parse_segment(info.name)
+                if parsed is not None:
+                    found[info.name] = (parsed.born, parsed.uid, info.size)
+            gone = list(
+                retention.condemned(
+                    ((born, uid, name) for name, (born, uid, _) in found.items()),
+                    state.horizon,
+                    live,
+                )
+            )
+            self._store.delete(gone)
+            files += len(gone)
+            size += sum(found[name][2] for name in gone)
+        return files, size
+
+    # --- stubs -----------------------------------------------------------------------------
+
+    def _stub(self, now_ms: int) -> int:
+        """Take the rows out of entries that no live extent needs."""
+        state = self._chain.state
+        needed = {
+            extent.entry
+            for partition in range(state.partitions)
+            for extent in self._extents(state, partition)
+            if extent.inline
+        }
+        done = self._stubbed_to()
+        limit = self._horizon(now_ms, state) if self._grace else state.tip
+        stubs = 0
+        first_needed: int | None = None
+        for number in range(done, limit):
+            if number in needed:
+                if first_needed is None:
+                    first_needed = number
+                continue
+            stubs += self._stub_one(number)
+            if number % 256 == 0:
+                self._progress("taking rows out", number - done, limit - done)
+        reached = limit if first_needed is None else first_needed
+        if reached > done:
+            name = _progress_name(self._folder)
+            self._store.put(name, strict_json.dumps({"stubbed_to": reached}), durable=False)
+        return stubs
+
+    def _stub_one(self, number: int) -> int:
+        name = str(names.EntryName(self._folder, number))
+        data = self._store.get(name)
+        if data is None:
+            return 0
+        stored = entry_format.decode(data, name)
+        if stored.stub or not isinstance(stored.entry.body, Append) or not stored.inline_records:
+            return 0
+        self._store.put(name, entry_format.encode_stub(stored))
+        return 1
+
+    def _stubbed_to(self) -> int:
+        """Entries below it need no look any more. A lost note costs time only."""
+        data = self._store.get(_progress_name(self._folder))
+        try:
+            told = strict_json.fields(strict_json.loads(data or b"{}", "note", 4096), "note")
+            return min(strict_json.integer(told.get("stubbed_to", 0), "note"), self._chain.state.tip)
+        except OffsetLogError:
+            return 0
+
+    # --- stored states ---------------------------------------------------------------------
+
+    def _drop_stored(self, now_ms: int) -> None:
+        """Delete snapshots and leaves that no newer reader needs and that are old enough."""
+        folder = names.snapshot_folder(self._folder)
+        snapshots = sorted(
+            (parsed.seq, info)
+            for info in self._store.list(folder)
+            if (parsed := names.parse_snapshot(info.name)) is not None
+        )
+        old = [
+            info.name
+            for _, info in snapshots[:-SNAPSHOTS_KEPT]
+            if info.modified_ms <= now_ms - min(self._grace, 3_600_000)
+        ]
+        kept = [seq for seq, info in snapshots if info.name not in set(old)]
+        used = self._handle.stored.leaves_of(kept)
+        if used is None:
+            return
+        leaves = [
+            info.name
+            for info in self._store.list(names.leaf_folder(self._folder))
+            if (leaf := names.parse_leaf(info.name)) is not None
+            and leaf.uid not in used
+            and info.modified_ms <= now_ms - max(self._grace // 24, 60_000)
+        ]
+        self._store.delete([*old, *leaves])
+
+
+def _progress_name(folder: str) -> str:
+    return f"{names.snapshot_folder(folder)}/stubs.json"
+
+

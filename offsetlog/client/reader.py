@@ -1,0 +1,300 @@
+"""Reading ranges of a partition as Arrow tables.
+
+Invariants:
+
+1. A read of [start, end) gives exactly the records that have those offsets, in order, or an
+   error. It never gives fewer.
+2. A file that is gone, differs, or is a stub where rows were expected means that the plan is
+   old: the state is refreshed and the same offsets are planned again. It is corruption only
+   if the refreshed state still names that very place.
+3. Inline rows are believed only under the write id that the plan names.
+4. Nothing is read that the partition, the range and the columns don't need.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from ..errors import CorruptLogError
+from ..format.entries import StoredEntry
+from ..format.names import EntryName, segment_of
+from ..format.rows import OFFSET
+from ..format.segments import OpenSegment
+from ..log import fetch
+from ..log.extents import Extent
+from ..log.index import Leaf
+from ..log.state import State
+from .chain import Chain
+from .stored_state import StoredState
+
+ALL_COLUMNS = ("key", "value", "headers", "timestamp", "offset")
+WHOLE_BYTES = 8 * 1024 * 1024
+"""A segment up to this size is read with one request."""
+AHEAD_FILES = 8
+AHEAD_BYTES = 64 * 1024 * 1024
+PLAN_RECORDS = 1_000_000
+
+
+class Batch(NamedTuple):
+    """Records of one partition: those in ``table``, which are all of [start, end)."""
+
+    partition: int
+    start: int
+    end: int
+    ts_type: int
+    table: pa.Table
+
+
+class _OldPlan(Exception):
+    """What the plan named is not there as it was named."""
+
+    def __init__(self, extent: Extent, found: str) -> None:
+        super().__init__(found)
+        self.extent = extent
+        self.found = found
+
+
+class _Leaves(dict[str, Leaf]):
+    pass
+
+
+class Reader:
+    """Reads one topic. Safe to be used by several threads."""
+
+    def __init__(
+        self, chain: Chain, stored: StoredState, pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        self.chain = chain
+        self.stored = stored
+        self._pool = None if chain.store.is_local else pool
+
+    # --- planning --------------------------------------------------------------------------
+
+    def plan(
+        self,
+        partition: int,
+        start: int,
+        end: int,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+    ) -> tuple[fetch.Piece, ...]:
+        leaves: dict[str, Leaf] = {}
+        while True:
+            state = self.chain.state
+            answer = fetch.plan(state, partition, start, end, leaves, max_records, max_bytes)
+            if not isinstance(answer, fetch.NeedLeaves):
+                return answer
+            self._load(answer.uids, leaves)
+
+    def extents(self, state: State, partition: int, start: int, end: int) -> Iterator[Extent]:
+        """All extents of a range, a leaf at a time."""
+        leaves: dict[str, Leaf] = {}
+        while start < end:
+            answer = fetch.plan(state, partition, start, end, leaves, max_records=1)
+            if isinstance(answer, fetch.NeedLeaves):
+                leaves.clear()
+                self._load(answer.uids, leaves)
+                continue
+            for piece in answer:
+                yield piece.extent
+                start = piece.end
+
+    def _load(self, uids: tuple[str, ...], leaves: dict[str, Leaf]) -> None:
+        for uid in uids:
+            leaf = self.stored.leaf(uid)
+            if leaf is None:
+                # It was merged into a newer one, or is broken.
+                self.stored.recover()
+                return
+            leaves[uid] = leaf
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def read(
+        self, partition: int, start: int, end: int, columns: tuple[str, ...] = ALL_COLUMNS
+    ) -> Iterator[Batch]:
+        """The records of [start, end), a row group or an entry at a time."""
+        at = start
+        failed: _OldPlan | None = None
+        while at < end:
+            pieces = self.plan(partition, at, end, max_records=PLAN_RECORDS)
+            if failed is not None and pieces[0].extent == failed.extent:
+                raise _corrupt(failed)
+            failed = None
+            try:
+                for batch in self._read_pieces(pieces, columns):
+                    yield batch
+                    at = batch.end
+            except _OldPlan as old:
+                if failed is None:
+                    failed = old
+                self.chain.refresh()
+
+    def _read_pieces(
+        self, pieces: tuple[fetch.Piece, ...], columns: tuple[str, ...]
+    ) -> Iterator[Batch]:
+        for piece, source in self._sources(pieces):
+            if isinstance(source, OpenSegment):
+                yield from _segment_batches(piece, source, columns)
+            else:
+                yield self._inline_batch(piece, source, columns)
+
+    def _sources(
+        self, pieces: tuple[fetch.Piece, ...]
+    ) -> Iterator[tuple[fetch.Piece, OpenSegment | StoredEntry]]:
+        """Each piece with its file, fetched some files ahead where a request takes long."""
+        if self._pool is None or len(pieces) == 1:
+            for piece in pieces:
+                yield piece, self._open(piece)
+            return
+        waiting: deque[tuple[fetch.Piece, Future[OpenSegment | StoredEntry]]] = deque()
+        rest = deque(pieces)
+        ahead = 0
+        while waiting or rest:
+            while rest and len(waiting) < AHEAD_FILES and (not waiting or ahead < AHEAD_BYTES):
+                piece = rest.popleft()
+                ahead += piece.extent.bytes
+                waiting.append((piece, self._pool.submit(self._open, piece)))
+            piece, opened = waiting.popleft()
+            ahead -= piece.extent.bytes
+            yield piece, opened.result()
+
+    def _open(self, piece: fetch.Piece) -> OpenSegment | StoredEntry:
+        extent = piece.extent
+        if extent.segment is None:
+            return self._open_entry(extent)
+        name = str(segment_of(self.chain.folder, extent))
+        store, ref = self.chain.store, extent.segment
+        whole = piece.end - piece.start == extent.end - extent.base or ref.size <= WHOLE_BYTES
+        if whole:
+            data = store.get(name)
+            if data is None:
+                raise _OldPlan(extent, f"{name} is not there")
+            return OpenSegment.whole(ref, extent.records, name, data)
+
+        def ranged(low: int, high: int) -> bytes:
+            found = store.get(name, low, high)
+            if found is None:
+                raise _OldPlan(extent, f"{name} is not there")
+            return found
+
+        return OpenSegment(ref, extent.records, name, ranged)
+
+    def _open_entry(self, extent: Extent) -> StoredEntry:
+        name = EntryName(self.chain.folder, extent.entry)
+        stored = self.chain.read_entry(extent.entry)
+        if stored is None:
+            raise _OldPlan(extent, f"{name} is not there")
+        if stored.entry.write_id != extent.write_id:
+            raise _OldPlan(extent, f"{name} is another entry than the one that was folded")
+        if stored.stub:
+            raise _OldPlan(extent, f"the rows of {name} were taken out")
+        return stored
+
+    def _inline_batch(
+        self, piece: fetch.Piece, stored: StoredEntry, columns: tuple[str, ...]
+    ) -> Batch:
+        extent = piece.extent
+        plain = tuple(name for name in columns if name != "offset")
+        count = piece.end - piece.start
+        table = stored.rows(extent.row + piece.start - extent.base, count, plain)
+        return _batch(piece, table, columns, piece.start, piece.end)
+
+    # --- lookup by time --------------------------------------------------------------------
+
+    def offset_for_time(self, partition: int, time_ms: int) -> tuple[int, int] | None:
+        """(offset, timestamp) of the first record at or after a time; None if there is none."""
+        state = self.chain.state
+        fetch.check_partition(state, partition)
+        leaves: dict[str, Leaf] = {}
+        at = state.start(partition)
+        while True:
+            found = fetch.first_at_or_after(self.chain.state, partition, time_ms, at, leaves)
+            if found is None:
+                return None
+            if isinstance(found, fetch.NeedLeaves):
+                self._load(found.uids, leaves)
+                continue
+            low = max(at, found.base)
+            hit = self._first_row_at(partition, low, found.end, time_ms)
+            if hit is not None:
+                return hit
+            at = found.end
+
+    def _first_row_at(
+        self, partition: int, start: int, end: int, time_ms: int
+    ) -> tuple[int, int] | None:
+        for batch in self.read(partition, start, end, ("timestamp", "offset")):
+            times = batch.table.column("timestamp").cast(pa.int64()).to_numpy()
+            late = np.flatnonzero(times >= time_ms)
+            if len(late):
+                first = int(late[0])
+                return batch.table.column("offset")[first].as_py(), int(times[first])
+        return None
+
+
+def _segment_batches(
+    piece: fetch.Piece, source: OpenSegment, columns: tuple[str, ...]
+) -> Iterator[Batch]:
+    """One batch for each row group that holds any offset of the piece."""
+    extent = piece.extent
+    plain = tuple(name for name in columns if name != "offset")
+    if extent.records == extent.end - extent.base:
+        for group in source.groups:
+            base = extent.base + group.first
+            low, high = max(piece.start, base), min(piece.end, base + group.records)
+            if low < high:
+                [table] = source.read(low - extent.base, high - extent.base, plain)
+                yield _batch(piece, table, columns, low, high)
+        return
+    yield from _gapped_batches(piece, source, columns)
+
+
+def _gapped_batches(
+    piece: fetch.Piece, source: OpenSegment, columns: tuple[str, ...]
+) -> Iterator[Batch]:
+    """Of a compacted segment, whose rows carry their offsets."""
+    wanted = tuple(dict.fromkeys((*columns, "offset")))
+    at = piece.start
+    for i, group in enumerate(source.groups):
+        [table] = source.read(group.first, group.first + group.records, wanted)
+        offsets = table.column("offset").to_numpy()
+        low, high = np.searchsorted(offsets, [piece.start, piece.end])
+        last = i == len(source.groups) - 1
+        end = piece.end if last else min(piece.end, int(offsets[-1]) + 1)
+        if at < end:
+            yield Batch(
+                piece.extent.partition,
+                at,
+                end,
+                piece.extent.ts_type,
+                table.slice(low, high - low).select(list(columns)),
+            )
+            at = end
+    if at < piece.end:
+        empty = pa.schema([OFFSET]).empty_table()
+        yield Batch(piece.extent.partition, at, piece.end, piece.extent.ts_type, empty)
+
+
+def _batch(
+    piece: fetch.Piece, table: pa.Table, columns: tuple[str, ...], low: int, high: int
+) -> Batch:
+    if "offset" in columns:
+        offsets = pa.array(np.arange(low, high, dtype=np.int64))
+        table = table.append_column(OFFSET, offsets).select(list(columns))
+    return Batch(piece.extent.partition, low, high, piece.extent.ts_type, table)
+
+
+def _corrupt(failed: _OldPlan) -> CorruptLogError:
+    extent = failed.extent
+    return CorruptLogError(
+        f"Offsets {extent.base} to {extent.end} of partition {extent.partition}: {failed.found}, "
+        "and the log still names it.",
+        "Restore it from a backup; 'offsetlog verify' names all faults.",
+    )

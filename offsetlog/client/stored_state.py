@@ -1,0 +1,215 @@
+"""Opening a topic from what is stored beside its chain, and storing it.
+
+Invariants:
+
+1. Whatever is stale, broken or missing here costs time only: the next older one is tried, and
+   at last the chain from entry 0.
+2. A snapshot is stored only when every entry below it is durable, and after its leaves.
+3. Publishing is best effort: a failure of it never fails an append.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError
+from ..format import names, snapshots, strict_json
+from ..log.index import Leaf, leaves_to_merge, publish
+from ..log.state import EMPTY_STATE, State, rebase
+from .chain import Chain
+
+PUBLISH_EVERY = 64
+"""Entries from one stored state to the next, at least."""
+LEAVES_KEPT = 8
+
+
+class StoredState:
+    """The snapshots and index leaves of one topic."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        self._leaves: OrderedDict[str, Leaf] = OrderedDict()
+        self._lock = threading.Lock()
+        self._last_published = float("-inf")
+        chain.open_stored = self.newest_before
+
+    # --- opening ---------------------------------------------------------------------------
+
+    def open(self) -> State:
+        """Bring the chain's state up to date, from the newest stored state at hand."""
+        if self._chain.state.tip == 0:
+            stored = self.newest()
+            if stored is not None:
+                self._chain.adopt(stored)
+        return self._chain.refresh()
+
+    def newest(self) -> State | None:
+        """The newest stored state: the hinted one, else the newest in the listing."""
+        hinted = self._hinted()
+        if hinted is not None:
+            state = self._load(hinted)
+            if state is not None:
+                return state
+        return self.newest_before(None)
+
+    def newest_before(self, number: int | None) -> State | None:
+        """The newest sound stored state whose tip is at most ``number``."""
+        folder = names.snapshot_folder(self._chain.folder)
+        listed = (names.parse_snapshot(info.name) for info in self._chain.store.list(folder))
+        seqs = sorted((name.seq for name in listed if name is not None), reverse=True)
+        for seq in seqs:
+            if number is None or seq <= number:
+                state = self._load(seq)
+                if state is not None:
+                    return state
+        return None
+
+    def _hinted(self) -> int | None:
+        data = self._chain.store.get(names.hint_name(self._chain.folder))
+        if data is None:
+            return None
+        try:
+            told = strict_json.fields(strict_json.loads(data, "hint", 4096), "hint")
+            return strict_json.integer(told.get("seq"), "hint")
+        except CorruptLogError:
+            return None
+
+    def _load(self, seq: int) -> State | None:
+        loaded = self._load_parts(seq)
+        if loaded is None or loaded[1] is None:
+            return None if loaded is None else loaded[0]
+        state, senders_in = loaded
+        assert senders_in is not None
+        name = str(names.LeafName(self._chain.folder, senders_in))
+        try:
+            return snapshots.decode_senders(state, self._chain.store.get(name) or b"", name)
+        except CorruptLogError:
+            return None
+
+    def _load_parts(self, seq: int) -> tuple[State, str | None] | None:
+        """A snapshot as it is stored, without its senders when those are stored apart."""
+        name = str(names.SnapshotName(self._chain.folder, seq))
+        data = self._chain.store.get(name)
+        if data is None:
+            return None
+        try:
+            state, senders_in = snapshots.decode_snapshot(data, name)
+        except CorruptLogError:
+            return None
+        return (state, senders_in) if state.tip == seq else None
+
+    # --- leaves ----------------------------------------------------------------------------
+
+    def leaf(self, uid: str) -> Leaf | None:
+        """A leaf of the index; None when it is missing or broken."""
+        with self._lock:
+            if uid in self._leaves:
+                self._leaves.move_to_end(uid)
+                return self._leaves[uid]
+        name = str(names.LeafName(self._chain.folder, uid))
+        data = self._chain.store.get(name)
+        if data is None:
+            return None
+        try:
+            leaf = snapshots.decode_leaf(data, name)
+        except CorruptLogError:
+            return None
+        self._keep(uid, leaf)
+        return leaf
+
+    def _keep(self, uid: str, leaf: Leaf) -> None:
+        with self._lock:
+            self._leaves[uid] = leaf
+            while len(self._leaves) > LEAVES_KEPT:
+                self._leaves.popitem(last=False)
+
+    def recover(self) -> State:
+        """A leaf of the state's index cannot be read: use another stored state, or none."""
+        chain = self._chain
+        for stored in self._all():
+            if all(self.leaf(ref.uid) is not None for ref in stored.index.leaves):
+                return chain.replace_state(stored)
+        return chain.replace_state(EMPTY_STATE)
+
+    def _all(self) -> Iterator[State]:
+        folder = names.snapshot_folder(self._chain.folder)
+        found = (names.parse_snapshot(info.name) for info in self._chain.store.list(folder))
+        for seq in sorted((n.seq for n in found if n is not None), reverse=True):
+            state = self._load(seq)
+            if state is not None:
+                yield state
+
+    def leaves_of(self, seqs: list[int]) -> set[str] | None:
+        """The leaves and sender files that these snapshots need; None if one can't be read."""
+        used: set[str] = set()
+        for seq in seqs:
+            loaded = self._load_parts(seq)
+            if loaded is None:
+                return None
+            state, senders_in = loaded
+            used |= {ref.uid for ref in state.index.leaves}
+            if senders_in is not None:
+                used.add(senders_in)
+        return used
+
+    # --- publishing ------------------------------------------------------------------------
+
+    def publish_if_due(self, every: int = PUBLISH_EVERY, min_seconds: float = 1.0) -> bool:
+        """Store the present state when the stored one is far behind. Best effort."""
+        chain = self._chain
+        state = chain.state
+        if state.tip - state.index.seq < every:
+            return False
+        now = chain.env.monotonic()
+        if now - self._last_published < min_seconds:
+            return False
+        self._last_published = now
+        try:
+            hinted = self._hinted()
+            if hinted is not None and hinted > state.index.seq:
+                stored = self._load(hinted)
+                if stored is not None:
+                    state = chain.rebase(stored)
+            if state.tip - state.index.seq < every:
+                return False
+            self.publish()
+        except (InvalidRequestError, OffsetLogError):
+            return False
+        return True
+
+    def publish(self) -> State:
+        """Store the present state, its new leaves first and the hint last."""
+        chain, store, folder = self._chain, self._chain.store, self._chain.folder
+        state = chain.state
+        if state.tip == 0 or (state.tip == state.index.seq and not state.tail_extents):
+            return state
+        merged = {}
+        for position in leaves_to_merge(state.index, state.tail_extents):
+            leaf = self.leaf(state.index.leaves[position].uid)
+            if leaf is not None:
+                merged[position] = leaf
+        made = publish(
+            state.index,
+            state.tip,
+            [(part.start, part.tail) for part in state.parts],
+            merged,
+            iter(chain.env.new_id, ""),
+        )
+        for number in range(state.index.seq, state.tip + names.BUCKET_ENTRIES, names.BUCKET_ENTRIES):
+            store.settle(names.bucket_folder(folder, min(number, state.tip - 1)))
+        for uid, leaf in made.leaves:
+            data = snapshots.encode_leaf(leaf)
+            store.put(str(names.LeafName(folder, uid)), data, durable=False)
+            self._keep(uid, leaf)
+        apart = None
+        senders = snapshots.encode_senders(state)
+        if senders is not None:
+            apart = chain.env.new_id()
+            store.put(str(names.LeafName(folder, apart)), senders, durable=False)
+        data = snapshots.encode_snapshot(state, made.index, apart)
+        store.put(str(names.SnapshotName(folder, state.tip)), data, durable=False)
+        hint = strict_json.dumps({"seq": state.tip})
+        store.put(names.hint_name(folder), hint, durable=False)
+        return chain.rebase(state._replace(index=made.index))

@@ -1,0 +1,281 @@
+"""From a table of records to an entry that landed.
+
+Invariants:
+
+1. Up to ``INLINE_BYTES`` of rows travel in the entry; more go to a segment for each
+   partition, written before the entry that names it.
+2. A batch keeps its number, its digest and its rows through all of its tries.
+3. An answer is given only from the fold's word: counted, or what being void means here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+
+from ..errors import (
+    FencedError,
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnknownTopicError,
+)
+from ..format import entries as entry_format
+from ..format import rows, segments
+from ..format.entries import INLINE_BYTES
+from ..format.names import segment_name
+from ..log.entry import Append, Counted, Entry, Part, Placed, Reason, SegmentRef, Void
+from ..log.state import State
+from ..values import parse_config
+from .chain import Chain, Landed
+
+CONDEMNED_TRIES = 2
+KEYS_REMEMBERED = 10_000
+
+
+class Sender(NamedTuple):
+    """Who sends: an id that this process made up, or a caller's key."""
+
+    app: str
+    seq: int
+    own: bool
+
+
+class Prepared(NamedTuple):
+    """Rows sorted by partition, with what an entry needs to say of them."""
+
+    table: pa.Table
+    order: npt.NDArray[np.int64] | None
+    """Row i of ``table`` was row ``order[i]`` of what was given; None: nothing moved."""
+    partitions: tuple[int, ...]
+    bounds: tuple[int, ...]
+    """Rows of ``partitions[i]`` are at [bounds[i], bounds[i + 1])."""
+    ends: npt.NDArray[np.int64]
+    """Bytes of all rows before row i, and at last of all."""
+    times: npt.NDArray[np.int64]
+    digest: str
+
+    @property
+    def bytes(self) -> int:
+        return int(self.ends[-1])
+
+
+class Receipt(NamedTuple):
+    """Where an acknowledged batch lies, run after run of its (sorted) rows."""
+
+    placed: tuple[Placed, ...]
+    entry: int
+    duplicate: bool = False
+    """It was there already, by an earlier call with the same key."""
+
+
+def prepare(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> Prepared:
+    """Sort the rows of a table by partition, keeping their order within each."""
+    order = None
+    if (partition_of[1:] < partition_of[:-1]).any():
+        order = np.argsort(partition_of, kind="stable")
+        table = table.take(pa.array(order))
+        partition_of = partition_of[order]
+    edges = np.flatnonzero(np.diff(partition_of)) + 1
+    bounds = (0, *edges.tolist(), len(partition_of))
+    return Prepared(
+        table,
+        order,
+        tuple(int(partition_of[a]) for a in bounds[:-1]),
+        bounds,
+        np.concatenate(([0], np.cumsum(row_bytes(table)))),
+        table.column("timestamp").cast(pa.int64()).to_numpy(),
+        _digest(table, partition_of),
+    )
+
+
+def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
+    """Bytes of each row's key and value; those of headers are shared evenly by the rows."""
+    total = np.zeros(table.num_rows, np.int64)
+    for name in ("key", "value"):
+        column = table.column(name)
+        if column.null_count < table.num_rows:
+            total += pc.fill_null(pc.binary_length(column), 0).to_numpy()
+    headers = table.column("headers")
+    if headers.null_count < table.num_rows:
+        total += headers.nbytes // table.num_rows
+    return total
+
+
+def _digest(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> str:
+    """Of the logical rows and their partitions, fixed before the first try."""
+    total = xxhash.xxh3_64(np.ascontiguousarray(partition_of))
+    for column in table.columns:
+        for chunk in column.chunks:
+            for buffer in chunk.buffers():
+                total.update(b"-" if buffer is None else memoryview(buffer))
+    digest: str = total.hexdigest()
+    return digest
+
+
+class Writer:
+    """Appends batches to one topic, one at a time for each sender."""
+
+    def __init__(self, chain: Chain, pool: ThreadPoolExecutor | None) -> None:
+        self.chain = chain
+        self._pool = pool
+        self._used: dict[tuple[str, int], str] = {}
+
+    def append(self, prepared: Prepared, sender: Sender, hashed_with: int, life: int) -> Receipt:
+        """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
+        chain = self.chain
+        if not sender.own:
+            self._used_once(prepared, sender)
+        born, condemned = chain.state.tip, 0
+        while True:
+            parts = self._parts(prepared)
+            body = Append(
+                sender.app,
+                sender.seq,
+                sender.own,
+                born,
+                life,
+                hashed_with,
+                prepared.digest,
+                1 if parse_config(dict(chain.state.config)).log_append_time else 0,
+                parts,
+            )
+            landed = self._land(body, prepared)
+            verdict = landed.verdict
+            if isinstance(verdict, Counted):
+                return Receipt(verdict.placed, -1 if landed.number is None else landed.number)
+            if verdict.reason == Reason.DUPLICATE:
+                return self._known(prepared, sender)
+            chain.refresh()
+            if verdict.reason == Reason.FORGOTTEN:
+                born = chain.state.tip
+            elif verdict.reason == Reason.CONDEMNED and condemned < CONDEMNED_TRIES:
+                condemned += 1
+            else:
+                raise _refused(chain.state, verdict)
+
+    def _land(self, body: Append, prepared: Prepared) -> Landed:
+        chain = self.chain
+        entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
+        table = None
+        if body.parts[0].segment is None:
+            table = _inline_table(prepared)
+        compression = parse_config(dict(chain.state.config)).compression
+        return chain.land(entry, entry_format.encode(entry, table, compression))
+
+    # --- rows to parts ---------------------------------------------------------------------
+
+    def _parts(self, prepared: Prepared) -> tuple[Part, ...]:
+        runs = zip(prepared.partitions, pairs(prepared.bounds), strict=True)
+        if prepared.bytes <= INLINE_BYTES:
+            return tuple(_part(prepared, p, a, b, None) for p, (a, b) in runs)
+        config = parse_config(dict(self.chain.state.config))
+        pieces = [
+            (p, low, high)
+            for p, (a, b) in runs
+            for low, high in _split(prepared.ends, a, b, config.segment_bytes)
+        ]
+        born = self.chain.state.tip
+
+        def write(piece: tuple[int, int, int]) -> Part:
+            partition, low, high = piece
+            ref = self._write_segment(
+                prepared.table.slice(low, high - low), partition, born, config.compression
+            )
+            return _part(prepared, partition, low, high, ref)
+
+        if self._pool is None or len(pieces) == 1:
+            return tuple(write(piece) for piece in pieces)
+        return tuple(self._pool.map(write, pieces))
+
+    def _write_segment(
+        self, table: pa.Table, partition: int, born: int, compression: str
+    ) -> SegmentRef:
+        encoded = segments.encode(table, compression)
+        ref = encoded.ref(born, self.chain.env.new_id())
+        name = str(segment_name(self.chain.folder, partition, ref))
+        self.chain.store.put(name, encoded.data)
+        return ref
+
+    # --- what being void means -------------------------------------------------------------
+
+    def _used_once(self, prepared: Prepared, sender: Sender) -> None:
+        key = (sender.app, sender.seq)
+        if self._used.setdefault(key, prepared.digest) != prepared.digest:
+            raise InvalidRequestError(
+                f"Sequence {sender.seq} of app_id {sender.app!r} was used for other records "
+                "by this very process.",
+                "Give each batch a sequence of its own.",
+            )
+        while len(self._used) > KEYS_REMEMBERED:
+            del self._used[next(iter(self._used))]
+
+    def _known(self, prepared: Prepared, sender: Sender) -> Receipt:
+        """The number counted before: answer with where that lies, if it is the same batch."""
+        state = self.chain.state
+        known = (state.own if sender.own else state.callers).get(sender.app)
+        assert known is not None
+        if sender.own and (known.seq != sender.seq or known.digest != prepared.digest):
+            raise FencedError(
+                f"Another process sends as {sender.app}: its number {known.seq} counted.",
+                "A process that was cloned while it sent must open the log again.",
+            )
+        if known.seq != sender.seq:
+            raise InvalidRequestError(
+                f"Sequence {sender.seq} of app_id {sender.app!r} is below {known.seq}, which "
+                "was acknowledged before.",
+                "Go on with a higher sequence.",
+            )
+        verdict = self.chain.place(known.entry, "")
+        assert isinstance(verdict, Counted)
+        return Receipt(verdict.placed, known.entry, duplicate=True)
+
+
+def pairs(bounds: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip(bounds, bounds[1:], strict=False))
+
+
+def _part(prepared: Prepared, partition: int, a: int, b: int, ref: SegmentRef | None) -> Part:
+    times = prepared.times[a:b]
+    size = int(prepared.ends[b] - prepared.ends[a])
+    return Part(partition, b - a, size, int(times.min()), int(times.max()), ref)
+
+
+def _split(ends: npt.NDArray[np.int64], a: int, b: int, most: int) -> list[tuple[int, int]]:
+    """Rows [a, b) in pieces of about ``most`` bytes."""
+    out = []
+    while a < b:
+        cut = int(np.searchsorted(ends, ends[a] + most, side="right")) - 1
+        high = min(b, max(a + 1, cut))
+        out.append((a, high))
+        a = high
+    return out
+
+
+def _inline_table(prepared: Prepared) -> pa.Table:
+    counts = [b - a for a, b in pairs(prepared.bounds)]
+    column = np.repeat(np.array(prepared.partitions, np.int32), counts)
+    return prepared.table.add_column(0, rows.PARTITION, pa.array(column))
+
+
+def _refused(state: State, verdict: Void) -> OffsetLogError:
+    topic = state.topic
+    if verdict.reason == Reason.DELETED:
+        return UnknownTopicError(
+            f"Topic {topic!r} was deleted; nothing was written.", "Create it again, or look."
+        )
+    if verdict.reason == Reason.NO_PARTITION:
+        return UnknownTopicError(f"Topic {topic!r}: there is no {verdict.detail}.")
+    if verdict.reason == Reason.CONDEMNED:
+        return StorageError(
+            f"A batch for topic {topic!r} took longer than the grace period of 'maintain', twice.",
+            "Raise its --grace, or send smaller batches.",
+        )
+    return StorageError(f"A batch for topic {topic!r} was refused: {verdict.detail}.")

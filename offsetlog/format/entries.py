@@ -1,0 +1,106 @@
+"""An entry as a Parquet file: the decision in its footer, small batches as its rows.
+
+Invariants:
+
+1. The file is sealed as a whole (see ``seal``): every flipped bit is found, in footers too.
+2. The rows stand in the order of the decision's inline parts, and there are exactly as many.
+3. A stub is the same decision under the same write id without rows. Anyone writes it alike.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from ..errors import CorruptLogError
+from ..log.entry import Append, Entry
+from . import decisions, rows, seal
+
+INLINE_BYTES = 256 * 1024
+"""The most that the rows of an entry take; larger batches go to segments."""
+MAX_ENTRY_BYTES = 64 * 1024 * 1024
+
+_DECISION = "offsetlog.decision"
+_STUB = "offsetlog.stub"
+
+ENTRY_ROWS = pa.schema([rows.PARTITION, *rows.ROWS])
+_EMPTY = pa.schema([rows.PARTITION]).empty_table()
+
+
+class StoredEntry:
+    """A file of the chain, checked; its rows are decoded once, when they are asked for."""
+
+    __slots__ = ("entry", "stub", "inline_records", "data", "name", "_table")
+
+    def __init__(self, entry: Entry, stub: bool, inline_records: int, data: bytes, name: str):
+        self.entry = entry
+        self.stub = stub
+        self.inline_records = inline_records
+        self.data = data
+        self.name = name
+        self._table: pa.Table | None = None
+
+    def rows(self, first: int, count: int, columns: tuple[str, ...]) -> pa.Table:
+        """``count`` inline rows from ``first`` on, with the columns asked for."""
+        if self.stub or first + count > self.inline_records:
+            raise CorruptLogError(f"{self.name} does not hold rows {first} to {first + count}.")
+        if self._table is None:
+            file = rows.open_parquet(pa.BufferReader(self.data), self.name)
+            try:
+                self._table = file.read(use_threads=False)
+            except (pa.ArrowException, OSError) as error:
+                raise CorruptLogError(f"{self.name}: {rows.first_line(error)}") from None
+        return rows.complete(self._table.slice(first, count), columns)
+
+
+def encode(entry: Entry, table: pa.Table | pa.RecordBatch | None, compression: str) -> bytes:
+    """The file of an entry. ``table`` has ``ENTRY_ROWS``'s columns, or is None."""
+    return _encode(decisions.encode(entry), table, compression, stub=False)
+
+
+def encode_stub(stored: StoredEntry) -> bytes:
+    """The same entry without its rows."""
+    return _encode(decisions.encode(stored.entry), None, "none", stub=True)
+
+
+def _encode(
+    decision: bytes, table: pa.Table | pa.RecordBatch | None, compression: str, stub: bool
+) -> bytes:
+    batch = _EMPTY if table is None else rows.compact(table)
+    out = seal.SealedWriter(batch.schema, compression)
+    if isinstance(batch, pa.RecordBatch):
+        out.parquet.write_batch(batch)
+    elif batch.num_rows:
+        out.parquet.write_table(batch, row_group_size=max(1, batch.num_rows))
+    meta = {_DECISION: decision.decode()}
+    return out.finish({**meta, _STUB: "1"} if stub else meta)
+
+
+def written(entry: Entry, data: bytes, name: str) -> StoredEntry:
+    """What ``decode`` would give for a file that this process has just encoded."""
+    return StoredEntry(entry, False, _inline_records(entry), data, name)
+
+
+def _inline_records(entry: Entry) -> int:
+    body = entry.body
+    if not isinstance(body, Append):
+        return 0
+    return sum(part.records for part in body.parts if part.segment is None)
+
+
+def decode(data: bytes, name: str) -> StoredEntry:
+    """Check a file of the chain and read its decision."""
+    seal.check(data, name, MAX_ENTRY_BYTES)
+    file = rows.open_parquet(pa.BufferReader(data), name)
+    meta = rows.metadata_of(file)
+    decision = meta.get(_DECISION.encode())
+    if decision is None:
+        raise CorruptLogError(f"{name} holds no decision.", "It was not written by offsetlog.")
+    entry = decisions.decode(decision, name)
+    stub = _STUB.encode() in meta
+    told = _inline_records(entry)
+    if file.metadata.num_rows != (0 if stub else told):
+        raise CorruptLogError(
+            f"{name} says {told} rows and holds {file.metadata.num_rows}.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
+    return StoredEntry(entry, stub, told, data, name)

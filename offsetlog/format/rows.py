@@ -1,0 +1,98 @@
+"""Records as Arrow: the columns, and how Parquet files of them are written and read.
+
+Invariants:
+
+1. In memory a batch of records has exactly the columns of ``ROWS``; on disk ``key`` and
+   ``headers`` are left out where they are null throughout.
+2. Timestamps are milliseconds since the epoch, in UTC.
+3. The same settings everywhere: page CRCs, no dictionary, and statistics only where a reader
+   uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import CorruptLogError
+
+HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TIMESTAMP = pa.timestamp("ms", tz="UTC")
+ROWS = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS),
+        pa.field("timestamp", TIMESTAMP),
+    ]
+)
+PARTITION = pa.field("partition", pa.int32())
+OFFSET = pa.field("offset", pa.int64())
+
+ROW_GROUP_RECORDS = 262_144
+ROW_GROUP_BYTES = 256 * 1024 * 1024
+
+
+def compact(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
+    """Without the columns that are null throughout and may be left out."""
+    idle = [
+        name
+        for name in ("key", "headers")
+        if name in table.schema.names and table.column(name).null_count == table.num_rows
+    ]
+    return table.drop_columns(idle) if idle else table
+
+
+def complete(table: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+    """With exactly ``columns`` in that order: those that were left out on disk are null."""
+    arrays, fields = [], []
+    for name in columns:
+        field = _FIELDS[name]
+        if name in table.schema.names:
+            column = table.column(name)
+            if column.type != field.type:
+                column = column.cast(field.type)
+        else:
+            column = pa.chunked_array([pa.nulls(table.num_rows, field.type)], field.type)
+        arrays.append(column)
+        fields.append(field)
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+_FIELDS: dict[str, pa.Field] = {
+    **{field.name: field for field in ROWS},
+    "partition": PARTITION,
+    "offset": OFFSET,
+}
+
+
+def writer(sink: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+    level = 1 if compression == "zstd" else None
+    return pq.ParquetWriter(
+        sink,
+        schema,
+        compression=compression,
+        compression_level=level,
+        use_dictionary=False,
+        write_statistics=["timestamp"] if "timestamp" in schema.names else False,
+        write_page_checksum=True,
+        store_schema=False,
+    )
+
+
+def open_parquet(source: Any, what: str) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(source, page_checksum_verification=False)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise CorruptLogError(f"{what} is not a Parquet file: {first_line(error)}") from None
+
+
+def metadata_of(file: pq.ParquetFile) -> Mapping[bytes, bytes]:
+    return file.metadata.metadata or {}
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0][:200]

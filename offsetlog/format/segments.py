@@ -1,0 +1,214 @@
+"""A segment: a Parquet file of records of one partition.
+
+Invariants:
+
+1. The foot (footer, its length, magic) is covered by the sum in the entry that names the
+   segment; the foot's ``offsetlog.groups`` holds range and sum of every row group. Together
+   they cover every byte, also when only a part of the file is read.
+2. A row group is checked before it is decoded.
+3. The count of records that the entry states caps what is decoded.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from ..errors import CorruptLogError
+from ..log.entry import SegmentRef
+from . import FORMAT_VERSION, rows, strict_json
+
+_GROUPS = "offsetlog.groups"
+_VERSION = "offsetlog.version"
+Buffer = bytes | memoryview
+Fetch = Callable[[int, int], Buffer]
+"""Reads bytes [start, end) of the file."""
+
+
+class EncodedSegment(NamedTuple):
+    data: bytes
+    foot: int
+    sum: str
+
+    def ref(self, born: int, uid: str) -> SegmentRef:
+        return SegmentRef(born, uid, len(self.data), self.foot, self.sum)
+
+
+class Group(NamedTuple):
+    start: int
+    end: int
+    sum: str
+    first: int
+    """Position of its first record in the segment."""
+    records: int
+
+
+class _Sink(io.RawIOBase):
+    """Collects what Parquet writes, and keeps a running sum since the last ``cut``."""
+
+    def __init__(self) -> None:
+        self.chunks: list[bytes] = []
+        self.length = 0
+        self._sum = xxhash.xxh3_64()
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self.chunks.append(bytes(data))
+        self._sum.update(data)
+        self.length += len(data)
+        return len(data)
+
+    def cut(self) -> str:
+        told: str = self._sum.hexdigest()
+        self._sum.reset()
+        return told
+
+
+def encode(table: pa.Table, compression: str) -> EncodedSegment:
+    """A segment of the records of ``table``: the columns of ``ROWS``, and ``offset`` if it is
+    a rewritten one."""
+    table = rows.compact(table)
+    sink = _Sink()
+    out = rows.writer(sink, table.schema, compression)
+    sink.cut()
+    start, groups = sink.length, []
+    for piece in row_groups(table):
+        out.write_table(piece, row_group_size=max(1, piece.num_rows))
+        groups.append([start, sink.length, sink.cut(), piece.num_rows])
+        start = sink.length
+    told = strict_json.dumps(groups).decode()
+    out.add_key_value_metadata({_VERSION: str(FORMAT_VERSION), _GROUPS: told})
+    out.close()
+    return EncodedSegment(b"".join(sink.chunks), sink.length - start, sink.cut())
+
+
+def row_groups(table: pa.Table) -> list[pa.Table]:
+    """Pieces of a table that are fit to be row groups, by count and by bytes."""
+    if not table.num_rows:
+        return []
+    wide = max(1, table.nbytes // table.num_rows)
+    most = max(1, min(rows.ROW_GROUP_RECORDS, rows.ROW_GROUP_BYTES // wide))
+    return [table.slice(low, most) for low in range(0, table.num_rows, most)]
+
+
+class OpenSegment:
+    """A segment whose foot was checked. Row groups are fetched, checked and decoded as they
+    are asked for, from memory that has the file's shape but only the parts that were read."""
+
+    def __init__(self, ref: SegmentRef, records: int, name: str, fetch: Fetch) -> None:
+        self.ref = ref
+        self.name = name
+        self._fetch: Fetch | None = fetch
+        self._memory: Buffer = b""
+        self._present: set[int] = set()
+        self._open(fetch(ref.size - ref.foot, ref.size), records)
+
+    @classmethod
+    def whole(cls, ref: SegmentRef, records: int, name: str, data: Buffer) -> OpenSegment:
+        """Of a file that was read as a whole."""
+        self = cls.__new__(cls)
+        self.ref, self.name, self._fetch, self._memory = ref, name, None, data
+        self._present = set()
+        if len(data) != ref.size:
+            raise CorruptLogError(
+                f"{name} has {len(data)} bytes; its entry says {ref.size}.",
+                "Restore it from a backup; 'offsetlog verify' names all faults.",
+            )
+        self._open(memoryview(data)[ref.size - ref.foot :], records)
+        return self
+
+    def _open(self, foot: Buffer, records: int) -> None:
+        ref = self.ref
+        if len(foot) != ref.foot or xxhash.xxh3_64_hexdigest(foot) != ref.sum:
+            raise self._changed("its footer")
+        if self._fetch is not None:
+            shape = mmap.mmap(-1, ref.size)
+            shape[ref.size - ref.foot :] = foot
+            self._memory = memoryview(shape)
+        self._file = rows.open_parquet(pa.BufferReader(pa.py_buffer(self._memory)), self.name)
+        self.groups = _groups(self._file.metadata, ref, records, self.name)
+
+    def read(self, first: int, end: int, columns: tuple[str, ...]) -> list[pa.Table]:
+        """The records at positions [first, end), one table for each row group touched."""
+        out = []
+        for i, group in enumerate(self.groups):
+            if group.first < end and first < group.first + group.records:
+                table = self._group(i, columns)
+                low = max(first - group.first, 0)
+                high = min(end - group.first, group.records)
+                out.append(table.slice(low, high - low))
+        return out
+
+    def offsets(self, i: int) -> pa.ChunkedArray:
+        """The offsets that row group ``i`` of a rewritten segment stores."""
+        return self._group(i, ("offset",)).column(0)
+
+    def _group(self, i: int, columns: tuple[str, ...]) -> pa.Table:
+        self._load(i)
+        names = self._file.schema_arrow.names
+        stored = [name for name in columns if name in names]
+        try:
+            table = self._file.read_row_group(i, columns=stored or ["value"])
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptLogError(f"{self.name}: {rows.first_line(error)}") from None
+        if table.num_rows != self.groups[i].records:
+            raise self._changed(f"row group {i}")
+        return rows.complete(table, columns)
+
+    def _load(self, i: int) -> None:
+        if i in self._present:
+            return
+        group = self.groups[i]
+        if self._fetch is not None:
+            body = self._fetch(group.start, group.end)
+            if len(body) != group.end - group.start:
+                raise self._changed(f"row group {i}")
+            memoryview(self._memory)[group.start : group.end] = body
+        told = xxhash.xxh3_64_hexdigest(memoryview(self._memory)[group.start : group.end])
+        if told != group.sum:
+            raise self._changed(f"row group {i}")
+        self._present.add(i)
+
+    def _changed(self, part: str) -> CorruptLogError:
+        return CorruptLogError(
+            f"{self.name} was changed after it was written: the checksum of {part} differs.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
+
+
+def _groups(
+    metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str
+) -> list[Group]:
+    raw = (metadata.metadata or {}).get(_GROUPS.encode())
+    if raw is None:
+        raise CorruptLogError(f"{name} is not a segment of offsetlog.")
+    version = (metadata.metadata or {}).get(_VERSION.encode(), b"")
+    if version != str(FORMAT_VERSION).encode():
+        raise CorruptLogError(
+            f"{name} is of format {version.decode(errors='replace')!r}; this library reads "
+            f"format {FORMAT_VERSION}.",
+            "Upgrade offsetlog.",
+        )
+    groups: list[Group] = []
+    first, at = 0, 4
+    for item in strict_json.items(strict_json.loads(raw, name), name):
+        start, end, told, count = strict_json.items(item, name, 4)
+        low = strict_json.integer(start, name, at, at)
+        high = strict_json.integer(end, name, low)
+        count = strict_json.integer(count, name, 1)
+        groups.append(Group(low, high, strict_json.hexadecimal(told, name, 16), first, count))
+        first, at = first + count, high
+    if at != ref.size - ref.foot or first != records or metadata.num_rows != records:
+        raise CorruptLogError(
+            f"{name} holds {metadata.num_rows} records; its entry says {records}.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
+    return groups

@@ -1,0 +1,270 @@
+"""Stored states: a snapshot with the fences of its index, and the index's leaves.
+
+Invariants:
+
+1. Both are caches: a broken or missing one costs time, never correctness. Whatever is wrong
+   with one is ``CorruptLogError`` here, and its reader goes to the chain instead.
+2. ``decode_snapshot`` gives a state whose tails are empty: all its extents are in the index.
+3. All senders are in the snapshot itself while they are few; many get a file of their own.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import CorruptLogError
+from ..log.apps import AppState, AppTable
+from ..log.entry import RULES_VERSION
+from ..log.index import LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
+from ..log.state import PartitionState, Replaced, State
+from . import FORMAT_VERSION, rows, seal, strict_json
+from .strict_json import boolean, fields, hexadecimal, integer, items, string
+
+MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
+MAX_LEAF_BYTES = 16 * 1024 * 1024
+MANY_SENDERS = 512
+
+_STATE = "offsetlog.state"
+_FENCES = Fence._fields
+_LEAF_INTS = tuple(name for name in Leaf._fields if name not in ("ids", "write_ids", "sums"))
+_LEAF_BYTES = {"ids": 16, "write_ids": 16, "sums": 8}
+_SMALL = {
+    "partition": pa.int32(),
+    "leaf": pa.int32(),
+    "ts_type": pa.int8(),
+    "kind": pa.int8(),
+    "foot": pa.int32(),
+}
+_SENDERS = pa.schema(
+    [
+        ("app", pa.string()),
+        ("own", pa.bool_()),
+        ("seq", pa.int64()),
+        ("entry", pa.int64()),
+        ("time", pa.int64()),
+        ("digest", pa.string()),
+    ]
+)
+
+
+def _type(name: str) -> pa.DataType:
+    return _SMALL.get(name, pa.int64())
+
+
+_FENCE_SCHEMA = pa.schema([(name, _type(name)) for name in _FENCES])
+_LEAF_SCHEMA = pa.schema(
+    [(name, _type(name)) for name in _LEAF_INTS]
+    + [(name, pa.binary(width)) for name, width in _LEAF_BYTES.items()]
+)
+
+
+# --- snapshots -----------------------------------------------------------------------------
+
+
+def encode_snapshot(state: State, index: Index, senders_in: str | None) -> bytes:
+    """The file of ``state``, whose extents are all in ``index``. ``senders_in`` is the uid of
+    the file of senders, when they are stored apart."""
+    told = {
+        "v": FORMAT_VERSION,
+        "rules": state.rules,
+        "tip": state.tip,
+        "hash": state.hash,
+        "topic": state.topic,
+        "alive": state.alive,
+        "life": state.life,
+        "head": state.head,
+        "config": dict(state.config),
+        "partitions": state.partitions,
+        "starts": [part.start for part in state.parts],
+        "ends": [part.end for part in state.parts],
+        "floor": state.floor,
+        "horizon": state.horizon,
+        "collected_at": state.collected_at,
+        "replaces": [list(seen) for seen in state.replaces],
+        "replaces_forgotten": state.replaces_forgotten,
+        "leaves": [list(ref) for ref in index.leaves],
+        "senders_in": senders_in,
+        "senders": [] if senders_in else [list(s) for s in _senders(state)],
+    }
+    arrays = [_to_arrow(getattr(index, name), name) for name in _FENCES]
+    table = pa.Table.from_arrays(arrays, schema=_FENCE_SCHEMA)
+    out = seal.SealedWriter(table.schema, "zstd")
+    out.parquet.write_table(table)
+    return out.finish({_STATE: strict_json.dumps(told).decode()})
+
+
+def decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
+    """The state, and the uid of the file of its senders when they are stored apart."""
+    seal.check(data, name, MAX_SNAPSHOT_BYTES)
+    file = rows.open_parquet(pa.BufferReader(data), name)
+    raw = rows.metadata_of(file).get(_STATE.encode())
+    if raw is None:
+        raise CorruptLogError(f"{name} holds no state.")
+    told = fields(strict_json.loads(raw, name), name)
+    if told.get("v") != FORMAT_VERSION or told.get("rules") != RULES_VERSION:
+        raise CorruptLogError(f"{name} was written by rules that this library does not know.")
+    leaves = tuple(
+        LeafRef(hexadecimal(uid, name, 32), integer(count, name, 0, LEAF_EXTENTS))
+        for uid, count in items(told.get("leaves"), name)
+    )
+    columns = _columns(file, _FENCES, name)
+    if any(not 0 <= leaf < len(leaves) for leaf in set(columns[_FENCES.index("leaf")])):
+        raise CorruptLogError(f"{name} points to a leaf that it does not name.")
+    tip = integer(told.get("tip"), name)
+    index = Index(tip, leaves, *columns)
+    state = _state(told, index, name)
+    apart = told.get("senders_in")
+    if apart is not None:
+        return state, hexadecimal(apart, name, 32)
+    return _with_senders(state, [tuple(s) for s in items(told.get("senders"), name)]), None
+
+
+def _state(told: dict[str, Any], index: Index, name: str) -> State:
+    starts = [integer(s, name) for s in items(told.get("starts"), name)]
+    ends = [integer(e, name) for e in items(told.get("ends"), name)]
+    if len(starts) != len(ends):
+        raise CorruptLogError(f"{name} has {len(starts)} log starts and {len(ends)} log ends.")
+    config = fields(told.get("config"), name)
+    return State(
+        tip=index.seq,
+        hash=hexadecimal(told.get("hash"), name, 32),
+        topic=string(told.get("topic"), name, 249),
+        alive=boolean(told.get("alive"), name),
+        life=integer(told.get("life"), name, -1),
+        head=integer(told.get("head"), name, -1),
+        config=tuple(sorted((key, string(value, name)) for key, value in config.items())),
+        partitions=integer(told.get("partitions"), name, 0, len(ends)),
+        parts=tuple(PartitionState(s, e) for s, e in zip(starts, ends, strict=True)),
+        floor=integer(told.get("floor"), name),
+        horizon=integer(told.get("horizon"), name),
+        collected_at=integer(told.get("collected_at"), name, -1),
+        replaces=tuple(
+            Replaced(*(integer(v, name) for v in items(seen, name, 4)))
+            for seen in items(told.get("replaces"), name)
+        ),
+        replaces_forgotten=integer(told.get("replaces_forgotten"), name, -1),
+        index=index,
+    )
+
+
+# --- senders -------------------------------------------------------------------------------
+
+
+def _senders(state: State) -> list[tuple[str, bool, int, int, int, str]]:
+    return [(app, True, *known) for app, known in state.own.items()] + [
+        (app, False, *known) for app, known in state.callers.items()
+    ]
+
+
+def encode_senders(state: State) -> bytes | None:
+    """The file of a state's senders; None while they are few."""
+    senders = _senders(state)
+    if len(senders) <= MANY_SENDERS:
+        return None
+    columns = list(zip(*senders, strict=True))
+    table = pa.Table.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, _SENDERS, strict=True)], schema=_SENDERS
+    )
+    out = seal.SealedWriter(table.schema, "zstd")
+    out.parquet.write_table(table)
+    return out.finish({})
+
+
+def decode_senders(state: State, data: bytes, name: str) -> State:
+    seal.check(data, name, MAX_SNAPSHOT_BYTES)
+    table = rows.open_parquet(pa.BufferReader(data), name).read()
+    if table.schema.names != _SENDERS.names:
+        raise CorruptLogError(f"{name} is not a file of senders.")
+    columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
+    return _with_senders(state, list(zip(*columns, strict=True)))
+
+
+def _with_senders(state: State, senders: list[tuple[Any, ...]]) -> State:
+    what = "a snapshot's sender"
+    parsed = [
+        (
+            string(app, what),
+            boolean(own, what),
+            AppState(
+                integer(seq, what),
+                integer(entry, what),
+                integer(time, what, -(2**62)),
+                string(digest, what),
+            ),
+        )
+        for app, own, seq, entry, time, digest in senders
+    ]
+    return state._replace(
+        own=AppTable.of((app, known) for app, own, known in parsed if own),
+        callers=AppTable.of((app, known) for app, own, known in parsed if not own),
+    )
+
+
+# --- leaves --------------------------------------------------------------------------------
+
+
+def encode_leaf(leaf: Leaf) -> bytes:
+    arrays = [_to_arrow(getattr(leaf, name), name) for name in _LEAF_INTS]
+    for name, width in _LEAF_BYTES.items():
+        buffers = [None, pa.py_buffer(getattr(leaf, name))]
+        arrays.append(pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(leaf), buffers))
+    table = pa.Table.from_arrays(arrays, schema=_LEAF_SCHEMA)
+    out = seal.SealedWriter(table.schema, "zstd")
+    out.parquet.write_table(table)
+    return out.finish({})
+
+
+def decode_leaf(data: bytes, name: str) -> Leaf:
+    seal.check(data, name, MAX_LEAF_BYTES)
+    file = rows.open_parquet(pa.BufferReader(data), name)
+    if file.metadata.num_rows > LEAF_EXTENTS:
+        raise CorruptLogError(f"{name} has {file.metadata.num_rows} extents.")
+    ints = _columns(file, _LEAF_INTS, name)
+    table = file.read(columns=list(_LEAF_BYTES))
+    blobs = [_blob(table, column, width, name) for column, width in _LEAF_BYTES.items()]
+    return Leaf(*ints, *blobs)
+
+
+def _blob(table: pa.Table, column: str, width: int, name: str) -> bytes:
+    if column not in table.schema.names:
+        raise CorruptLogError(f"{name} has no column {column!r}.")
+    chunk = table.column(column).combine_chunks()
+    chunk = chunk.chunk(0) if isinstance(chunk, pa.ChunkedArray) else chunk
+    if chunk.type != pa.binary(width):
+        raise CorruptLogError(f"{name}: column {column!r} is of type {chunk.type}.")
+    raw = chunk.buffers()[1]
+    low = chunk.offset * width
+    return b"" if raw is None else raw.to_pybytes()[low : low + len(chunk) * width]
+
+
+# --- columns -------------------------------------------------------------------------------
+
+
+def _to_arrow(column: array[int], name: str) -> pa.Array:
+    whole = pa.Array.from_buffers(pa.int64(), len(column), [None, pa.py_buffer(column)])
+    return whole.cast(_type(name))
+
+
+def _columns(file: pq.ParquetFile, names: tuple[str, ...], what: str) -> list[array[int]]:
+    missing = set(names) - set(file.schema_arrow.names)
+    if missing:
+        raise CorruptLogError(f"{what} has no column {sorted(missing)[0]!r}.")
+    try:
+        table = file.read(columns=list(names))
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptLogError(f"{what}: {rows.first_line(error)}") from None
+    out = []
+    for name in names:
+        values: array[int] = array("q")
+        for chunk in table.column(name).cast(pa.int64()).chunks:
+            if chunk.null_count:
+                raise CorruptLogError(f"{what}: column {name!r} has nulls.")
+            raw = chunk.buffers()[1]
+            if raw is not None:
+                values.frombytes(memoryview(raw)[8 * chunk.offset :][: 8 * len(chunk)])
+        out.append(values)
+    return out

@@ -1,0 +1,319 @@
+"""The stored index of old extents: fences over leaves.
+
+Rules of this module:
+
+1. A leaf is a table of extents sorted by (partition, base). It never changes.
+2. A fence says that a leaf holds exactly the offsets [base, end) of a partition. Fences of a
+   partition are sorted and disjoint, and a leaf's own extents may reach beyond its fences:
+   what lies outside was replaced or trimmed, and is not to be believed.
+3. The logical content of an index is a pure function of the chain up to ``seq``; how it is
+   split into leaves is the choice of whoever published it.
+4. Publishing rewrites only small young leaves, so it costs the same at any size of the log.
+5. Columns are arrays of machine integers: 10^6 segments must not become 10^6 objects.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from .entry import SegmentRef
+from .extents import Extent
+
+LEAF_EXTENTS = 16_384
+"""The most that a leaf holds."""
+FULL_LEAF = LEAF_EXTENTS // 2
+"""A leaf of this many is left alone from then on."""
+
+INLINE, WRITTEN, REWRITTEN = 0, 1, 2
+
+
+class LeafRef(NamedTuple):
+    uid: str
+    extents: int
+
+
+class Fence(NamedTuple):
+    partition: int
+    leaf: int
+    """Position in the index's ``leaves``."""
+    base: int
+    end: int
+    records: int
+    bytes: int
+    min_ts: int
+    max_ts: int
+
+
+def _ints(values: Iterable[int] = ()) -> array[int]:
+    return array("q", values)
+
+
+class Leaf(NamedTuple):
+    """The columns of a table of extents; see ``Extent`` for their meaning."""
+
+    partition: array[int]
+    base: array[int]
+    end: array[int]
+    records: array[int]
+    bytes: array[int]
+    min_ts: array[int]
+    max_ts: array[int]
+    ts_type: array[int]
+    kind: array[int]
+    entry: array[int]
+    place: array[int]
+    """Inline: row in the entry. Segment: the tip that it was born at."""
+    size: array[int]
+    foot: array[int]
+    ids: bytes
+    """16 bytes each. Inline: write id. Segment: its uid."""
+    write_ids: bytes
+    """16 bytes each: write id of the entry that named the segment."""
+    sums: bytes
+    """8 bytes each: sum of the segment's foot."""
+
+    def __len__(self) -> int:  # type: ignore[override]
+        return len(self.partition)
+
+    def extent(self, i: int) -> Extent:
+        ident = self.ids[16 * i : 16 * i + 16].hex()
+        segment = None
+        if self.kind[i] != INLINE:
+            total = self.sums[8 * i : 8 * i + 8].hex()
+            segment = SegmentRef(self.place[i], ident, self.size[i], self.foot[i], total)
+        return Extent(
+            self.partition[i],
+            self.base[i],
+            self.end[i],
+            self.records[i],
+            self.bytes[i],
+            self.min_ts[i],
+            self.max_ts[i],
+            self.ts_type[i],
+            self.entry[i],
+            self.write_ids[16 * i : 16 * i + 16].hex(),
+            self.place[i] if segment is None else 0,
+            segment,
+            self.kind[i] == REWRITTEN,
+        )
+
+    def span(self, partition: int, start: int, end: int) -> range:
+        """Positions of the extents that hold any offset of [start, end) of a partition."""
+        low = bisect_left(self.partition, partition)
+        high = bisect_right(self.partition, partition, low)
+        return range(
+            bisect_right(self.end, start, low, high), bisect_left(self.base, end, low, high)
+        )
+
+
+def leaf_of(extents: Sequence[Extent]) -> Leaf:
+    """A leaf of extents, which must be sorted by (partition, base)."""
+    refs = [e.segment for e in extents]
+    return Leaf(
+        _ints(e.partition for e in extents),
+        _ints(e.base for e in extents),
+        _ints(e.end for e in extents),
+        _ints(e.records for e in extents),
+        _ints(e.bytes for e in extents),
+        _ints(e.min_ts for e in extents),
+        _ints(e.max_ts for e in extents),
+        _ints(e.ts_type for e in extents),
+        _ints(INLINE if e.inline else REWRITTEN if e.rewritten else WRITTEN for e in extents),
+        _ints(e.entry for e in extents),
+        _ints(e.row if e.segment is None else e.segment.born for e in extents),
+        _ints(0 if r is None else r.size for r in refs),
+        _ints(0 if r is None else r.foot for r in refs),
+        b"".join(
+            bytes.fromhex(e.write_id if e.segment is None else e.segment.uid) for e in extents
+        ),
+        b"".join(bytes.fromhex(e.write_id) for e in extents),
+        b"".join(bytes(8) if r is None else bytes.fromhex(r.sum) for r in refs),
+    )
+
+
+class Index(NamedTuple):
+    """The root: what an index covers and which leaf holds what."""
+
+    seq: int
+    """Entries below it are covered."""
+    leaves: tuple[LeafRef, ...]
+    partition: array[int]
+    leaf: array[int]
+    base: array[int]
+    end: array[int]
+    records: array[int]
+    bytes: array[int]
+    min_ts: array[int]
+    max_ts: array[int]
+
+    def fences(self, partition: int, start: int, end: int) -> list[Fence]:
+        """The fences of a partition that hold any offset of [start, end), in order."""
+        low = bisect_left(self.partition, partition)
+        high = bisect_right(self.partition, partition, low)
+        first = bisect_right(self.end, start, low, high)
+        last = bisect_left(self.base, end, first, high)
+        return [self.fence(i) for i in range(first, last)]
+
+    def fence(self, i: int) -> Fence:
+        return Fence(
+            self.partition[i],
+            self.leaf[i],
+            self.base[i],
+            self.end[i],
+            self.records[i],
+            self.bytes[i],
+            self.min_ts[i],
+            self.max_ts[i],
+        )
+
+    def all_fences(self) -> Iterator[Fence]:
+        return (self.fence(i) for i in range(len(self.partition)))
+
+
+def index_of(seq: int, leaves: tuple[LeafRef, ...], fences: Sequence[Fence]) -> Index:
+    """An index of fences, which must be sorted by (partition, base)."""
+    columns = [_ints(f[c] for f in fences) for c in range(len(Fence._fields))]
+    return Index(seq, leaves, *columns)
+
+
+EMPTY_INDEX = index_of(0, (), ())
+
+
+# --- publishing ----------------------------------------------------------------------------
+
+
+class Publication(NamedTuple):
+    """A new root, and the leaves that it needs and that are not stored yet."""
+
+    index: Index
+    leaves: tuple[tuple[str, Leaf], ...]
+    dropped: tuple[str, ...]
+    """Leaves of the old root that the new one does not need."""
+
+
+def leaves_to_merge(index: Index, added: int) -> list[int]:
+    """Which leaves are taken together with ``added`` new extents, by position: the youngest,
+    as long as each is not much larger than what is already taken."""
+    taken: list[int] = []
+    total = added
+    for position in range(len(index.leaves) - 1, -1, -1):
+        size = index.leaves[position].extents
+        if size >= FULL_LEAF or size > 2 * total or size + total > LEAF_EXTENTS:
+            break
+        taken.append(position)
+        total += size
+    return taken
+
+
+def publish(
+    index: Index,
+    seq: int,
+    tails: Sequence[tuple[int, Iterable[Extent]]],
+    merged: Mapping[int, Leaf],
+    uids: Iterator[str],
+) -> Publication:
+    """The index with the extents of ``tails`` in it.
+
+    ``tails`` gives, for each partition, its log start offset and its extents since
+    ``index.seq``; ``merged`` holds the loaded leaves that ``leaves_to_merge`` asked for.
+    """
+    kept: list[Fence] = []
+    fresh: list[Extent] = []
+    by_partition: dict[int, list[Fence]] = {}
+    for fence in index.all_fences():
+        by_partition.setdefault(fence.partition, []).append(fence)
+    for partition, (start, tail) in enumerate(tails):
+        young = list(tail)
+        visible = _visible(by_partition.get(partition, []), start, young)
+        kept += [fence for fence in visible if fence.leaf not in merged]
+        again = [fence for fence in visible if fence.leaf in merged]
+        fresh += sorted(young + _extents_of(again, merged), key=lambda e: e.base)
+    refs, fences, leaves = _new_leaves(fresh, uids)
+    used = sorted({fence.leaf for fence in kept})
+    renumbered = {old: new for new, old in enumerate(used)}
+    all_fences = [f._replace(leaf=renumbered[f.leaf]) for f in kept]
+    all_fences += [f._replace(leaf=f.leaf + len(used)) for f in fences]
+    all_fences.sort(key=lambda f: (f.partition, f.base))
+    new = index_of(seq, tuple(index.leaves[i] for i in used) + tuple(refs), all_fences)
+    gone = tuple(ref.uid for i, ref in enumerate(index.leaves) if i not in renumbered)
+    return Publication(new, tuple(leaves), gone)
+
+
+def _visible(fences: list[Fence], start: int, young: list[Extent]) -> list[Fence]:
+    """What is left of old fences above ``start`` and outside the young extents' ranges."""
+    if not fences:
+        return []
+    holes = [(0, start)] + [(e.base, e.end) for e in young if e.base < fences[-1].end]
+    out: list[Fence] = []
+    for fence in fences:
+        pieces = [(fence.base, fence.end)]
+        for low, high in holes:
+            if high <= fence.base or low >= fence.end:
+                continue
+            pieces = [
+                (a, b)
+                for base, end in pieces
+                for a, b in ((base, min(end, low)), (max(base, high), end))
+                if a < b
+            ]
+        out += [_cut(fence, base, end) for base, end in pieces]
+    return out
+
+
+def _cut(fence: Fence, base: int, end: int) -> Fence:
+    """A fence over less. Its times stay as bounds; its records and bytes become estimates."""
+    if (base, end) == (fence.base, fence.end):
+        return fence
+    width = fence.end - fence.base
+    return fence._replace(
+        base=base,
+        end=end,
+        records=fence.records * (end - base) // width,
+        bytes=fence.bytes * (end - base) // width,
+    )
+
+
+def _extents_of(fences: list[Fence], leaves: Mapping[int, Leaf]) -> list[Extent]:
+    return [
+        leaves[fence.leaf].extent(i)
+        for fence in fences
+        for i in leaves[fence.leaf].span(fence.partition, fence.base, fence.end)
+    ]
+
+
+def _new_leaves(
+    extents: list[Extent], uids: Iterator[str]
+) -> tuple[list[LeafRef], list[Fence], list[tuple[str, Leaf]]]:
+    refs: list[LeafRef] = []
+    fences: list[Fence] = []
+    leaves: list[tuple[str, Leaf]] = []
+    for low in range(0, len(extents), LEAF_EXTENTS):
+        piece = extents[low : low + LEAF_EXTENTS]
+        uid = next(uids)
+        fences += _fences(piece, len(refs))
+        refs.append(LeafRef(uid, len(piece)))
+        leaves.append((uid, leaf_of(piece)))
+    return refs, fences, leaves
+
+
+def _fences(extents: Sequence[Extent], leaf: int) -> list[Fence]:
+    """One fence for each unbroken run of extents of a partition."""
+    out: list[Fence] = []
+    for e in extents:
+        last = out[-1] if out else None
+        if last is not None and last.partition == e.partition and last.end == e.base:
+            out[-1] = last._replace(
+                end=e.end,
+                records=last.records + e.records,
+                bytes=last.bytes + e.bytes,
+                min_ts=min(last.min_ts, e.min_ts),
+                max_ts=max(last.max_ts, e.max_ts),
+            )
+        else:
+            out.append(
+                Fence(e.partition, leaf, e.base, e.end, e.records, e.bytes, e.min_ts, e.max_ts)
+            )
+    return out
