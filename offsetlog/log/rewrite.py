@@ -60,21 +60,19 @@ def _worth(
         return
     if size >= target_bytes:
         yield RewritePlan(group[0].partition, group[0].base, group[-1].end, tuple(group))
-        return
-    # The large ones among the small stay for now; what lies between them may be worth it.
-    even: list[Extent] = []
-    mean = size // len(group)
-    for extent in group:
-        if extent.bytes > min_files * mean:
-            yield from _even(even, min_files)
-            even = []
-        else:
-            even.append(extent)
-    yield from _even(even, min_files)
+    else:
+        yield from _even(group, min_files)
 
 
 def _even(group: list[Extent], min_files: int) -> Iterator[RewritePlan]:
+    """The group if it is many files of which none dominates; else what lies on both sides of
+    the one that does. Each step down at least halves the bytes, so it is never deep."""
     if len(group) < min_files:
         return
-    if 2 * max(extent.bytes for extent in group) <= sum(extent.bytes for extent in group):
+    sizes = [extent.bytes for extent in group]
+    if 2 * max(sizes) <= sum(sizes):
         yield RewritePlan(group[0].partition, group[0].base, group[-1].end, tuple(group))
+        return
+    at = sizes.index(max(sizes))
+    yield from _even(group[:at], min_files)
+    yield from _even(group[at + 1 :], min_files)
