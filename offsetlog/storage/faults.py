@@ -50,12 +50,13 @@ _OF_ERRNO = {
 
 def of_exception(error: BaseException) -> Fault:
     """What a plain Python exception says; clients with words of their own are asked first."""
-    if isinstance(error, FileExistsError):
+    number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, FileExistsError) or number == errno.EEXIST:
         return Fault(Kind.EXISTS, "a file is there")
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) or number == errno.ENOENT:
         return Fault(Kind.MISSING, "there is no such file or folder")
-    if isinstance(error, OSError) and error.errno in _OF_ERRNO:
-        return Fault(Kind.REFUSED, *_OF_ERRNO[error.errno])
+    if number in _OF_ERRNO:
+        return Fault(Kind.REFUSED, *_OF_ERRNO[number])
     if isinstance(error, PermissionError):
         hint = "Check the credentials and what they allow."
         return Fault(Kind.REFUSED, f"permission denied ({words(error)})", hint, False)

@@ -41,7 +41,7 @@ class FsspecStore:
         self._root = root.rstrip("/")
         self._options = dict(options)
         self._redact = Redactor(url, options)
-        self.url = self._redact(safe_url(url).rstrip("/"))
+        self.url = safe_url(url).rstrip("/")
         self._made: tuple[int, Any] | None = None
 
     @property

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
 from offsetlog.errors import OffsetLogError
 from offsetlog.storage import faults
@@ -76,18 +75,12 @@ class GcsStore(ObjectStore):
         if not if_absent and len(data) > _ONE_UPLOAD:
             await self.fs._pipe_file(f"{self._bucket}/{key}", data, chunksize=_ONE_UPLOAD)
             return
-        condition = {"ifGenerationMatch": "0"} if if_absent else {}
+        from gcsfs.core import simple_upload
+
         began = time.monotonic()
         try:
-            await self.fs._call(
-                "POST",
-                f"{self.fs._location}/upload/storage/v1/b/{quote(self._bucket)}/o",
-                uploadType="media",
-                name=key,
-                headers={"Content-Type": "application/octet-stream"},
-                data=data,
-                **condition,
-            )
+            mode = "create" if if_absent else "overwrite"
+            await simple_upload(self.fs, self._bucket, key, data, mode=mode)
         except Exception as error:
             refused = judge(error).kind in (Kind.REFUSED, Kind.MISSING)
             if if_absent and refused and time.monotonic() - began >= _FIRST_PAUSE:

@@ -101,10 +101,10 @@ class ObjectStore(FsspecStore):
             self._do("delete", label, lambda keys=keys: self._wait(self._ask_delete, keys), None)  # type: ignore[misc]
 
     def delete_tree(self, folder: str) -> None:
-        markers: Sequence[str] = ()
+        markers: list[str] = []
         for page in self._raw_pages(folder, flat=True):
             keys = [found.name for found in page.files]
-            markers += page.markers
+            markers.extend(page.markers)
             self._do("delete", folder, lambda keys=keys: self._delete_keys(keys), None)  # type: ignore[misc]
         # The deepest first: a folder with something in it may not go.
         for key in sorted(markers, reverse=True):

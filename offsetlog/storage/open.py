@@ -156,7 +156,12 @@ def _resolve(protocol: str, url: str, options: dict[str, Any]) -> tuple[str, dic
 
     redact = Redactor(url, options)
     try:
-        kind = fsspec.get_filesystem_class(protocol)
+        kind: Any
+        if protocol in ("sftp", "ssh"):
+            # sshfs, where it is installed, takes these names for itself.
+            kind = importlib.import_module("fsspec.implementations.sftp").SFTPFileSystem
+        else:
+            kind = fsspec.get_filesystem_class(protocol)
         in_url = kind._get_kwargs_from_urls(url)
         return str(kind._strip_protocol(url)), {**in_url, **options}
     except Exception as error:  # noqa: BLE001

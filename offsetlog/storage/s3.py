@@ -94,8 +94,16 @@ def _of_response(response: dict[str, Any]) -> Fault:
 _PAST_THE_END = "the range starts behind the end"
 
 
+def _do_not_ask_first(model: Any, params: dict[str, Any], **_: object) -> None:
+    """botocore asks whether it may send the body, and waits a round trip for the answer."""
+    if model.name == "PutObject":
+        params["headers"].pop("Expect", None)
+
+
 class S3Store(ObjectStore):
     judge = staticmethod(judge)
+    _tuned: Any = None
+    """The client whose puts were told not to wait."""
 
     def _put_if_absent(self, name: str, data: bytes) -> PutResult:
         try:
@@ -111,17 +119,29 @@ class S3Store(ObjectStore):
     async def _ask_put(self, key: str, data: bytes, if_absent: bool) -> None:
         if if_absent:
             await self._ask_create(key, data)
-        elif len(data) < 2 * _PART:
+            return
+        await self._client()
+        if len(data) < 2 * _PART:
             await self.fs._call_s3("put_object", Bucket=self._bucket, Key=key, Body=data)
         else:
             await self.fs._pipe_file(
                 f"{self._bucket}/{key}", data, chunksize=_PART, max_concurrency=_PARTS_AT_ONCE
             )
 
+    async def _client(self) -> Any:
+        await self.fs.set_session()
+        client = await self.fs.get_s3(self._bucket)
+        if client is not self._tuned:
+            # Where botocore's own handler is, and after it.
+            client.meta.events.register_last(
+                "before-call.s3", _do_not_ask_first, unique_id="offsetlog-put"
+            )
+            self._tuned = client
+        return client
+
     async def _ask_create(self, key: str, data: bytes) -> None:
         # s3fs would repeat it without a word; botocore, which does so too, says how often.
-        await self.fs.set_session()
-        create = (await self.fs.get_s3(self._bucket)).put_object
+        create = (await self._client()).put_object
         kwargs = self.fs._get_s3_method_kwargs(
             create, Bucket=self._bucket, Key=key, Body=data, IfNoneMatch="*"
         )

@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from offsetlog.errors import UnsafeFilesystemError
 from offsetlog.storage import faults
@@ -21,9 +23,13 @@ from offsetlog.storage.shared_disk import Found, SharedDiskStore
 
 _CREDENTIALS = "Give username= and password=, or smb://user:password@host/share/path."
 _TRIES = 6
+_CONNECT_TRIES = 3
+_CONNECT_SECONDS = 15
+_CONNECT_PAUSE = 0.5
 _FIRST_PAUSE = 0.01
 _NO_LINKS = {0xC00000BB, 0xC0000003, 0xC0000002, 0xC0000010}
 """NT's words for: not supported, no such class, not implemented, no such request."""
+_IS_FOLDER = 0x10
 _SHARING_VIOLATION = 0xC0000043
 
 
@@ -42,8 +48,48 @@ def judge(error: BaseException) -> Fault:
     return faults.of_exception(error)
 
 
+class _Session(NamedTuple):
+    host: str
+    port: int
+    connections: dict[str, Any]
+
+
+def _connect(asked: Any) -> _Session:
+    import smbclient
+
+    session = _Session(asked.host, asked._port, {})
+    for tries_left in reversed(range(_CONNECT_TRIES)):
+        try:
+            smbclient.register_session(
+                session.host,
+                username=asked.username,
+                password=asked.password,
+                port=session.port,
+                encrypt=asked.encrypt,
+                connection_timeout=min(asked.timeout, _CONNECT_SECONDS),
+                connection_cache=session.connections,
+            )
+            break
+        except Exception as error:
+            if not tries_left or judge(error).kind is not Kind.OPEN:
+                raise
+            time.sleep(_CONNECT_PAUSE)
+    return session
+
+
 class SmbStore(SharedDiskStore):
     judge = staticmethod(judge)
+
+    def _make(self) -> _Session:
+        from fsspec.implementations.smb import SMBFileSystem
+
+        try:
+            # fsspec understands the options; the session is our own, since the client keeps
+            # one cache of connections for a process, which a fork would share.
+            asked = SMBFileSystem(**{**self._options, "register_session_retries": -1})
+            return _connect(asked)
+        except Exception as error:  # noqa: BLE001
+            self._raise(error, "open", "")
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}".strip("/") if name else self._root.strip("/")
@@ -54,7 +100,10 @@ class SmbStore(SharedDiskStore):
     def _ask(self, call: str, *args: Any, **options: Any) -> Any:
         import smbclient
 
-        return getattr(smbclient, call)(*args, port=self.fs._port, **options)
+        session = self.fs
+        return getattr(smbclient, call)(
+            *args, port=session.port, connection_cache=session.connections, **options
+        )
 
     def _write_new(self, path: str, data: bytes, durable: bool) -> None:
         with self._ask("open_file", self._unc(path), mode="xb", buffering=0) as file:
@@ -102,9 +151,10 @@ class SmbStore(SharedDiskStore):
     def _members(self, path: str) -> Iterable[Found]:
         found = []
         for entry in self._ask("scandir", self._unc(path)):
-            status = entry.stat(follow_symlinks=False)
-            modified = int(status.st_mtime * 1000)
-            found.append(Found(entry.name, status.st_mode, status.st_size, modified))
+            about = entry.smb_info
+            kind = stat.S_IFDIR if about.file_attributes & _IS_FOLDER else stat.S_IFREG
+            modified = int(about.last_write_time.timestamp() * 1000)
+            found.append(Found(entry.name, kind, about.end_of_file, modified))
         return found
 
     def _make_folder_if_absent(self, path: str) -> None:
@@ -130,3 +180,12 @@ class SmbStore(SharedDiskStore):
                 if not tries_left or not (busy or error.errno == errno.EBUSY):
                     raise
                 time.sleep(_FIRST_PAUSE * 2 ** (_TRIES - tries_left))
+
+    def close(self) -> None:
+        made, self._made = self._made, None
+        if made is not None and made[0] == os.getpid():
+            import smbclient
+
+            smbclient.reset_connection_cache(
+                fail_on_error=False, connection_cache=made[1].connections
+            )
