@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import traceback
 from pathlib import Path
 
 from rich.console import Console
 
+from bench.figure import Setting
 from bench.figures import cases, figure_names, select
 from bench.results import Row, load, merge, save
-from bench.runner import run_in_work_folder
+from bench.runner import run_case, work_folder
 from bench.table import show
 
 HERE = Path(__file__).resolve().parent
@@ -31,7 +33,7 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Run what was asked for; 1 when a case could not run, 2 when there is none of that name."""
     options = _arguments(argv)
-    console = Console()
+    console = Console() if sys.stdout.isatty() else Console(width=130)
     if options.list:
         for case in cases():
             console.print(f"{case.name}: {', '.join(f.name for f in case.figures)}")
@@ -43,12 +45,13 @@ def main(argv: list[str] | None = None) -> int:
     target = options.results or HERE / ("results-short.json" if options.short else "results.json")
     measured: list[Row] = []
     failed = []
-    with console.status("starting") as status:
+    with work_folder(options.cache) as work, console.status("starting") as status:
         for case in chosen:
+            folder = work / case.name
+            folder.mkdir()
+            setting = Setting(folder, options.cache, options.short)
             try:
-                measured += run_in_work_folder(
-                    case, options.cache, options.short, options.rounds, status.update
-                )
+                measured += run_case(case, setting, options.rounds, status.update)
             except Exception as error:  # noqa: BLE001 - one figure that cannot run must not cost the others
                 failed.append(case.name)
                 console.print(f"[red]{case.name} did not run:[/] {error}", soft_wrap=True)

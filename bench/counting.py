@@ -79,6 +79,7 @@ class CountingProxy:
         self._host, self._port = address.hostname, address.port
         self.endpoint = ""
         self._seen: list[Asked] = []
+        self._tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._stop = asyncio.Event()
@@ -101,8 +102,14 @@ class CountingProxy:
         self._ready.set()
         await self._stop.wait()
         server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _client(self, client: StreamReader, back: StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         server, there = await asyncio.open_connection(self._host, self._port, limit=LINE_LIMIT)
         try:
             while await self._exchange(client, back, server, there):
@@ -112,6 +119,7 @@ class CountingProxy:
         finally:
             there.close()
             back.close()
+            self._tasks.discard(task)
 
     async def _exchange(
         self, client: StreamReader, back: StreamWriter, server: StreamReader, there: StreamWriter

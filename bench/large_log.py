@@ -37,8 +37,6 @@ class Built(NamedTuple):
     """Offsets of partition 0 over a hundred segments, in the middle."""
     wanted: tuple[int, int]
     """A time in the middle, and the offset of partition 0 that stands for it."""
-    snapshot: int
-    """The tip that the newest snapshot was stored at."""
     parts: tuple[str, ...]
     """All files that a reader of the topic may ask for but entries, below the root."""
 
@@ -53,7 +51,7 @@ class Written(NamedTuple):
 class Author:
     """Makes entries that name segments, and folds them onto a chain of its own."""
 
-    def __init__(self, url: str, seed: int = 7) -> None:
+    def __init__(self, url: str, seed: int = 7, **options: Any) -> None:
         from offsetlog.client.chain import Chain
         from offsetlog.client.env import REAL
         from offsetlog.client.stored_state import StoredState
@@ -61,7 +59,7 @@ class Author:
         from offsetlog.storage.counting import CountingStore
         from offsetlog.storage.open import open_store
 
-        self._store = CountingStore(open_store(url))
+        self._store = CountingStore(open_store(url, **options))
         self._chain = Chain(self._store, topic_folder(TOPIC), REAL)
         self.stored = StoredState(self._chain)
         self.state = self.stored.open()
@@ -200,24 +198,15 @@ def build(folder: Path, segments: int) -> Built:
         segments,
         (start, end),
         wanted,
-        author.state.tip,
         author.files(),
     )
     author.close()
     return built
 
 
-def extend(built: Built, entries: int) -> Built:
-    """The same log with entries that no snapshot covers yet."""
-    author = Author(built.url, seed=8)
+def extend(url: str, entries: int, **options: Any) -> None:
+    """Append entries that no snapshot covers yet."""
+    author = Author(url, seed=8, **options)
     for _ in range(entries):
         author.append(PARTITIONS)
     author.close()
-    return built._replace(entries=author.state.tip)
-
-
-def entry_name(number: int) -> str:
-    """Where an entry of the topic lies below the root."""
-    from offsetlog.format import names
-
-    return str(names.EntryName(names.topic_folder(TOPIC), number))

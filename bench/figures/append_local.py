@@ -58,7 +58,7 @@ def _rig(setting: Setting) -> Iterator[Rig]:
     ):
         log.create_topic("orders", partitions=1)
         with log.producer(linger_ms=0) as producer:
-            yield _Appends(producer, floor, setting.pick(1000, 30))
+            yield _Appends(producer, floor, setting.pick(400, 30))
 
 
-CASES = (Case("append_local", FIGURES, _rig, rounds=7),)
+CASES = (Case("append_local", FIGURES, _rig, rounds=15),)

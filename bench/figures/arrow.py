@@ -19,7 +19,8 @@ from bench.peers import confluent, kafka
 from bench.workload import random_table
 
 PARTITIONS = 8
-BATCH = 262_144
+POLLED = 10_000
+"""Records of one poll; the peer gets as many at a time."""
 SEND = (
     at_least("send_arrow", 4e6, "rows/s"),
     Figure("send_arrow_vs_encode", "rows/s", "bare Parquet encode, fsynced", 1.0, "higher"),
@@ -92,7 +93,8 @@ class _Reads:
         begin = perf_counter()
         with _from_the_start(self._log) as consumer:
             while seen < self._rows:
-                seen += sum(batch.num_rows for batch in consumer.poll_arrow(timeout=1.0))
+                tables = consumer.poll_arrow(timeout=1.0)
+                seen += sum(table.num_rows for table in tables.values())
         return {"poll_arrow": seen / (perf_counter() - begin)}
 
     def peer(self) -> dict[str, float]:
@@ -125,7 +127,7 @@ class _Polls:
         begin = perf_counter()
         with _from_the_start(self._log) as consumer:
             while seen < self._rows:
-                for record in consumer.poll(timeout=1.0):
+                for record in consumer.poll(timeout=1.0, max_records=POLLED):
                     size += len(record.value) + (record.offset < 0)
                     seen += 1
         rate = seen / (perf_counter() - begin)
