@@ -67,7 +67,7 @@ def of_exception(error: BaseException) -> Fault:
 
 def words(error: BaseException) -> str:
     """The class of an exception and what it says, with the one that caused it if it says more."""
-    text = str(error).strip()
+    text = str(error).strip().rstrip(".")
     cause = error.__cause__
     if not text and cause is not None:
         return words(cause)

@@ -71,6 +71,10 @@ def serve(port: int, folder: str) -> None:
         if status == STATUS_SUCCESS:
             asked = smb3structs.SMB2Create(packet["Data"])["CreateDisposition"]
             answers[0]["CreateAction"] = {1: 1, 2: 2, 4: 3}.get(asked, 2)
+            opened = server.getConnectionData(connection)["OpenedFiles"]
+            handle = opened[answers[0]["FileID"]]["FileHandle"]
+            if handle > 2:  # Of the open file, not of what its name means a moment later.
+                answers[0]["EndOfFile"] = os.fstat(handle).st_size
         elif status == STATUS_NO_SUCH_FILE:
             status = STATUS_OBJECT_NAME_NOT_FOUND
         return answers, rest, status

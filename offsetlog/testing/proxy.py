@@ -1,0 +1,198 @@
+"""An HTTP proxy that stands before a server and does what networks do.
+
+1. It counts the requests that reach it, by method.
+2. It can be slow, and it can lose an answer after the server has acted: the connection ends
+   where the answer should have been.
+3. It passes heads and bodies on as they are (signatures stay good), and keeps connections
+   open on both sides, one to the server for each from a client.
+4. It holds one request or answer in memory at a time: it is for tests.
+"""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from typing import BinaryIO
+
+_WAIT_SECONDS = 60
+
+
+@dataclass
+class _Loss:
+    left: int
+    method: str
+    within: str
+
+
+@dataclass(frozen=True)
+class _Message:
+    start: str
+    headers: tuple[tuple[str, str], ...]
+    raw_head: bytes
+    body: bytes
+
+    def header(self, name: str) -> str:
+        return next((v for k, v in self.headers if k.lower() == name), "")
+
+
+class Proxy:
+    """``with Proxy(port) as proxy: ...`` then talk to ``proxy.url`` instead of the server."""
+
+    def __init__(self, port: int, host: str = "127.0.0.1", latency: float = 0.0) -> None:
+        self.latency = latency
+        """Seconds added to each request, half before the server acts and half after."""
+        self.counts: Counter[str] = Counter()
+        self.paths: list[str] = []
+        self._losses: list[_Loss] = []
+        self._lock = threading.Lock()
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.proxy = self
+        self._server.upstream = (host, port)
+        self.port: int = self._server.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Proxy:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(timeout=5)
+
+    @property
+    def requests(self) -> int:
+        return sum(self.counts.values())
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        with self._lock:
+            self.counts.clear()
+            self.paths.clear()
+
+    def lose(self, count: int = 1, method: str = "", within: str = "") -> None:
+        """Lose the answers to the next ``count`` requests of a method whose path contains
+        ``within``. The server acts on them."""
+        with self._lock:
+            self._losses.append(_Loss(count, method, within))
+
+    def _saw(self, method: str, path: str) -> None:
+        with self._lock:
+            self.counts[method] += 1
+            self.paths.append(f"{method} {path}")
+
+    def _loses(self, method: str, path: str) -> bool:
+        with self._lock:
+            for loss in self._losses:
+                if loss.left and loss.method in ("", method) and loss.within in path:
+                    loss.left -= 1
+                    return True
+        return False
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    request_queue_size = 128
+    proxy: Proxy
+    upstream: tuple[str, int]
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    disable_nagle_algorithm = True
+    timeout = _WAIT_SECONDS
+
+    def handle(self) -> None:
+        assert isinstance(self.server, _Server)
+        try:
+            with socket.create_connection(self.server.upstream, _WAIT_SECONDS) as upstream:
+                upstream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with upstream.makefile("rb") as answers:
+                    while self._one(self.server.proxy, upstream, answers):
+                        continue
+        except (OSError, ValueError):
+            return  # One side went away; the other learns it from the closed connection.
+
+    def _one(self, proxy: Proxy, upstream: socket.socket, answers: BinaryIO) -> bool:
+        request = _read_message(self.rfile, self.wfile)
+        if request is None:
+            return False
+        method, path, _ = request.start.split(" ", 2)
+        proxy._saw(method, path)
+        time.sleep(proxy.latency / 2)
+        upstream.sendall(request.raw_head + request.body)
+        answer = _read_answer(answers, method)
+        if answer is None or proxy._loses(method, path):
+            return False
+        time.sleep(proxy.latency / 2)
+        self.wfile.write(answer.raw_head + answer.body)
+        self.wfile.flush()
+        closes = "close" in (request.header("connection") + answer.header("connection")).lower()
+        return not closes
+
+
+def _read_message(source: BinaryIO, back: BinaryIO | None = None) -> _Message | None:
+    """A head and the body that it announces; None at the end of the connection."""
+    start = source.readline(65536)
+    if not start:
+        return None
+    lines = [start]
+    headers: list[tuple[str, str]] = []
+    while (line := source.readline(65536)) not in (b"\r\n", b"\n", b""):
+        name, _, value = line.decode("latin-1").partition(":")
+        headers.append((name.strip(), value.strip()))
+        if name.strip().lower() != "expect":
+            lines.append(line)
+        elif back is not None:
+            # The proxy itself takes the body; the server is sent all at once.
+            back.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            back.flush()
+    head = b"".join(lines) + b"\r\n"
+    message = _Message(start.decode("latin-1").strip(), tuple(headers), head, b"")
+    if "chunked" in message.header("transfer-encoding").lower():
+        body = _read_chunks(source)
+    else:
+        body = source.read(int(message.header("content-length") or 0))
+    return _Message(message.start, message.headers, head, body)
+
+
+def _read_answer(source: BinaryIO, method: str) -> _Message | None:
+    while True:
+        start = source.peek(1)[:1] if hasattr(source, "peek") else b"H"
+        if not start:
+            return None
+        if method != "HEAD":
+            answer = _read_message(source)
+        else:
+            answer = _read_head(source)
+        if answer is None or not answer.start.split(" ")[1].startswith("1"):
+            return answer
+
+
+def _read_head(source: BinaryIO) -> _Message | None:
+    """An answer that announces a body and has none."""
+    lines = [source.readline(65536)]
+    headers: list[tuple[str, str]] = []
+    while (line := source.readline(65536)) not in (b"\r\n", b"\n", b""):
+        lines.append(line)
+        name, _, value = line.decode("latin-1").partition(":")
+        headers.append((name.strip(), value.strip()))
+    head = b"".join(lines) + b"\r\n"
+    return _Message(lines[0].decode("latin-1").strip(), tuple(headers), head, b"")
+
+
+def _read_chunks(source: BinaryIO) -> bytes:
+    """The chunks as they are: they are passed on, not understood."""
+    pieces = []
+    while True:
+        line = source.readline(65536)
+        pieces.append(line)
+        size = int(line.split(b";")[0], 16)
+        pieces.append(source.read(size + 2))
+        if not size:
+            return b"".join(pieces)
