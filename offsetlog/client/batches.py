@@ -2,7 +2,8 @@
 
 Invariants:
 
-1. A record of a batch costs one tuple and one small future until the batch is written.
+1. Until it is written a record of a batch costs its place in three lists and one small future:
+   no container of its own, which the garbage collector would look at again and again.
 2. Every future of a batch is done, with a result or an error, once the batch is.
 3. ``result`` may be called from any thread; it makes sure that somebody writes the batch.
 """
@@ -10,7 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -21,9 +22,6 @@ from ..errors import InvalidRequestError, OffsetLogError, StorageError
 from ..format import rows
 from ..log.entry import Placed
 from ..values import RecordMetadata
-
-Row = tuple[Any, Any, Any, Any, Any]
-"""(value, key, headers, partition, timestamp)"""
 
 
 _callbacks_lock = threading.Lock()
@@ -40,13 +38,20 @@ class Batch:
     """Records that are written, and acknowledged, together."""
 
     __slots__ = (
-        "topic", "rows", "size", "table", "opened", "done", "error", "_driver", "_placed",
-        "_order", "_partitions", "_offsets", "_times", "callbacks", "forced",
+        "topic", "values", "keys", "times", "headers", "named", "size", "table", "opened",
+        "done", "error", "callbacks", "forced",
+        "_driver", "_placed", "_order", "_partitions", "_offsets", "_times",
     )  # fmt: skip
 
     def __init__(self, topic: str, driver: Drive, opened: float) -> None:
         self.topic = topic
-        self.rows: list[Row] = []
+        self.values: list[bytes | None] = []
+        self.keys: list[bytes | None] = []
+        self.times: list[int] = []
+        """Nanoseconds since the epoch."""
+        self.headers: dict[int, list[tuple[str, bytes | None]]] = {}
+        self.named: dict[int, int] = {}
+        """Partitions of the records whose sender named one."""
         self.size = 0
         self.table: pa.Table | None = None
         """A whole table in place of rows: ``send_arrow``."""
@@ -62,6 +67,27 @@ class Batch:
         self._offsets: npt.NDArray[np.int64] | None = None
         self._times: npt.NDArray[np.int64] | None = None
 
+    def add(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        partition: int | None,
+        stamp_ns: int,
+        size: int,
+    ) -> int:
+        """Take one record; gives its place."""
+        index = len(self.values)
+        self.values.append(value)
+        self.keys.append(key)
+        self.times.append(stamp_ns)
+        self.size += size
+        if headers:
+            self.headers[index] = headers
+        if partition is not None:
+            self.named[index] = partition
+        return index
+
     # --- the writer's side -----------------------------------------------------------------
 
     def succeed(
@@ -71,6 +97,7 @@ class Batch:
         times: npt.NDArray[np.int64],
     ) -> None:
         self._placed, self._order, self._times = placed, order, times
+        self.error = None
         self._finish()
 
     def fail(self, error: OffsetLogError) -> None:
@@ -78,7 +105,8 @@ class Batch:
         self._finish()
 
     def _finish(self) -> None:
-        self.rows, self.table = [], None
+        self.values, self.keys, self.times = [], [], []
+        self.headers, self.named, self.table = {}, {}, None
         with _callbacks_lock:
             self.done.set()
             callbacks, self.callbacks = self.callbacks, []
@@ -144,33 +172,33 @@ class Batch:
         self._offsets = offsets
 
 
-class SendFuture:
+class SendFuture(tuple[Batch, int]):
     """The answer to one ``send``: where the record lies, once it is acknowledged."""
 
-    __slots__ = ("_batch", "_index")
-
-    def __init__(self, batch: Batch, index: int) -> None:
-        self._batch = batch
-        self._index = index
+    __slots__ = ()
 
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait until the record is acknowledged; raises why if it is not."""
-        self._batch.wait(timeout)
-        return self._batch.metadata(self._index)
+        batch, index = self
+        batch.wait(timeout)
+        return batch.metadata(index)
 
     def exception(self, timeout: float | None = None) -> OffsetLogError | None:
         try:
-            self._batch.wait(timeout)
+            self[0].wait(timeout)
         except OffsetLogError as error:
             return error
         return None
 
     def done(self) -> bool:
-        return self._batch.done.is_set()
+        return self[0].done.is_set()
 
     def add_done_callback(self, callback: Callable[[SendFuture], Any]) -> None:
         """Call back with this future once it is done, from the thread that wrote it."""
-        self._batch.when_done(lambda: callback(self))
+        self[0].when_done(lambda: callback(self))
+
+    def __repr__(self) -> str:
+        return f"SendFuture({self[0].topic!r}, done={self.done()})"
 
 
 class ArrowFuture:
@@ -211,18 +239,23 @@ class Columns(NamedTuple):
     """-1 where the sender named none."""
 
 
-def to_columns(records: Sequence[Row]) -> Columns:
-    """The rows of ``send`` as a table with the columns of ``ROWS``."""
-    values, keys, headers, partitions, times = zip(*records, strict=True)
-    count = len(records)
-    plain = not any(headers)
+def to_columns(batch: Batch) -> Columns:
+    """What ``send`` gathered, as a table with the columns of ``ROWS``."""
+    count = len(batch.values)
+    headers = pa.nulls(count, rows.HEADERS)
+    if batch.headers:
+        headers = pa.array([batch.headers.get(i) for i in range(count)], rows.HEADERS)
+    times = np.array(batch.times, np.int64) // 1_000_000
     table = pa.Table.from_arrays(
         [
-            pa.array(keys, pa.binary()),
-            pa.array(values, pa.binary()),
-            pa.nulls(count, rows.HEADERS) if plain else pa.array(headers, rows.HEADERS),
-            pa.array(times, pa.int64()).cast(rows.TIMESTAMP),
+            pa.array(batch.keys, pa.binary()),
+            pa.array(batch.values, pa.binary()),
+            headers,
+            pa.array(times).view(rows.TIMESTAMP),
         ],
         schema=rows.ROWS,
     )
-    return Columns(table, np.array(partitions, np.int32))
+    named = np.full(count, -1, np.int32)
+    if batch.named:
+        named[list(batch.named)] = list(batch.named.values())
+    return Columns(table, named)

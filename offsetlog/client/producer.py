@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 
 from ..errors import InvalidRequestError, OffsetLogError
 from ..format import rows
+from ..log.state import State
+from ..values import MAX_TIME, MIN_TIME
 from .appender import (
     RECORD_OVERHEAD,
     Appender,
@@ -27,14 +29,15 @@ from .appender import (
     check_named_partition,
     columns_of,
 )
-from .batches import ArrowFuture, Batch, Row, SendFuture
+from .batches import ArrowFuture, Batch, SendFuture
 from .env import Env
 from .handle import TopicHandle
-from .writer import Sender, prepare, row_bytes
+from .writer import Prepared, Sender, prepare, row_bytes
 
 Headers = Sequence[tuple[str, bytes | None]]
 KEYED_BYTES = 256 * 1024 * 1024
 """The most that gathers under one sequence."""
+_MAX_MS = 2**63 // 1_000_000
 
 
 class ProducerHost(Protocol):
@@ -69,7 +72,7 @@ class Producer:
             if not isinstance(app_id, str) or not 1 <= len(app_id) <= 1024:
                 raise InvalidRequestError(f"app_id is {app_id!r}.", "It is a short string.")
             self._sender = (app_id, int(_number("sequence", sequence, 0, 2**62)))
-        self._now = host.env.now_ms
+        self._stamp = host.env.stamp()
         self._closed = False
 
     def send(
@@ -94,23 +97,23 @@ class Producer:
             if type(key) is not bytes:
                 key = _bytes("key", key)
             size += len(key)
+        stored = None
         if headers:
-            headers, weight = _headers(headers)
+            stored, weight = _headers(headers)
             size += weight
         if size > lane.most:
             raise _too_large(topic, size - RECORD_OVERHEAD, lane.most - RECORD_OVERHEAD)
         if timestamp is None or lane.append_time:
-            timestamp = self._now()
-        elif type(timestamp) is not int:
-            raise _bad_timestamp(timestamp)
-        if partition is None:
-            partition = -1
+            stamp = self._stamp()
+        elif type(timestamp) is int and -_MAX_MS < timestamp < _MAX_MS:
+            stamp = timestamp * 1_000_000
         else:
+            raise _bad_timestamp(timestamp)
+        if partition is not None:
             lane.check_partition(partition)
-        batch, index = lane.add(
-            (value, key, headers, partition, timestamp), size, self._batch_bytes, self._linger
+        return lane.add(
+            value, key, stored, partition, stamp, size, self._batch_bytes, self._linger
         )
-        return SendFuture(batch, index)
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> ArrowFuture:
         """Send a whole table as one atomic batch. Columns: ``value``, and if wanted ``key``,
@@ -167,7 +170,17 @@ class Lane(Protocol):
     most: int
     append_time: bool
 
-    def add(self, row: Row, size: int, batch_bytes: int, linger: float) -> tuple[Batch, int]: ...
+    def add(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        partition: int | None,
+        stamp_ns: int,
+        size: int,
+        batch_bytes: int,
+        linger: float,
+    ) -> SendFuture: ...
     def add_table(self, table: pa.Table) -> Batch: ...
     def check_partition(self, partition: int) -> None: ...
     def flush(self, timeout: float | None) -> None: ...
@@ -183,29 +196,45 @@ class KeyedLane:
         self._app = app_id
         self._sequence = sequence
         self._batch: Batch | None = None
+        self._prepared: tuple[Prepared, State] | None = None
+        """Of a flush whose fate is open: its next try must send the very same rows."""
         self._lock = threading.Lock()
         self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
         self.append_time = handle.config.log_append_time
 
-    def add(self, row: Row, size: int, batch_bytes: int, linger: float) -> tuple[Batch, int]:
+    def add(
+        self,
+        value: bytes | None,
+        key: bytes | None,
+        headers: list[tuple[str, bytes | None]] | None,
+        partition: int | None,
+        stamp_ns: int,
+        size: int,
+        batch_bytes: int,
+        linger: float,
+    ) -> SendFuture:
         with self._lock:
             batch = self._gathering(size)
             if batch.table is not None:
                 raise _mixed(self._app)
-            batch.rows.append(row)
-            batch.size += size
-            return batch, len(batch.rows) - 1
+            index = batch.add(value, key, headers, partition, stamp_ns, size)
+        return SendFuture((batch, index))
 
     def add_table(self, table: pa.Table) -> Batch:
         with self._lock:
             batch = self._gathering(table.nbytes)
-            if batch.rows or batch.table is not None:
+            if batch.values or batch.table is not None:
                 raise _mixed(self._app)
             batch.table = table
             batch.size = table.nbytes
             return batch
 
     def _gathering(self, size: int) -> Batch:
+        if self._prepared is not None:
+            raise InvalidRequestError(
+                f"The fate of sequence {self._sequence} of app_id {self._app!r} is open.",
+                "Call flush() again before sending more.",
+            )
         if self._batch is None:
             self._batch = Batch(self._handle.name, self, 0.0)
         if self._batch.size + size > KEYED_BYTES and self._batch.size:
@@ -225,6 +254,7 @@ class KeyedLane:
     def abandon(self) -> None:
         with self._lock:
             batch, self._batch = self._batch, None
+            self._prepared = None
         if batch is not None:
             batch.fail(
                 InvalidRequestError(
@@ -243,19 +273,20 @@ class KeyedLane:
             except OffsetLogError as error:
                 batch.fail(error)
                 if not error.may_have_landed:
-                    self._batch = None
+                    self._batch = self._prepared = None
                 raise
-            self._batch = None
+            self._batch = self._prepared = None
             self._sequence += 1
 
     def _write(self, batch: Batch) -> None:
-        state = self._handle.state(fresh=False)
-        columns = columns_of(batch)
-        sticky = self._sequence
-        prepared = prepare(
-            columns.table,
-            assign_partitions(columns, state.partitions, sticky, self._handle.name),
-        )
+        if self._prepared is None:
+            state = self._handle.state(fresh=False)
+            columns = columns_of(batch)
+            placed_by = assign_partitions(
+                columns, state.partitions, self._sequence, self._handle.name
+            )
+            self._prepared = prepare(columns.table, placed_by), state
+        prepared, state = self._prepared
         sender = Sender(self._app, self._sequence, False)
         receipt = self._handle.writer.append(prepared, sender, state.partitions, state.life)
         batch.succeed(receipt.placed, prepared.order, prepared.times)
@@ -301,6 +332,9 @@ def _as_rows(given: pa.Table | pa.RecordBatch, lane: Lane, now_ms: int) -> pa.Ta
     )
     if out.column("timestamp").null_count:
         raise InvalidRequestError("Column 'timestamp' has nulls.", "Leave it out, or fill it.")
+    least = pc.min(out.column("timestamp").cast(pa.int64())).as_py()
+    if least < MIN_TIME:
+        raise _bad_timestamp(least)
     heaviest = int(row_bytes(out).max())
     if heaviest + RECORD_OVERHEAD > lane.most:
         raise _too_large("of this table", heaviest, lane.most - RECORD_OVERHEAD)
@@ -353,7 +387,8 @@ def _headers(given: object) -> tuple[list[tuple[str, bytes | None]], int]:
 
 def _bad_timestamp(given: object) -> InvalidRequestError:
     return InvalidRequestError(
-        f"The timestamp is {given!r}.", "It is a whole number of milliseconds since 1970."
+        f"The timestamp is {given!r}.",
+        f"It is a whole number of milliseconds since 1970, from {MIN_TIME} to {MAX_TIME}.",
     )
 
 
