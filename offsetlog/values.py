@@ -22,6 +22,8 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 MAX_PARTITIONS = 100_000
 MAX_OFFSET = 2**63 - 1
+MIN_TIME = -(2**62)
+"""The least timestamp that an entry may state, in milliseconds since the epoch."""
 DAY_MS = 86_400_000
 
 

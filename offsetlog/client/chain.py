@@ -23,7 +23,7 @@ from ..format import entries as entry_format
 from ..format.entries import StoredEntry
 from ..format.names import BUCKET_ENTRIES, EntryName, bucket_folder
 from ..log import landing
-from ..log.entry import Counted, Entry, Verdict, Void
+from ..log.entry import Entry, Verdict, Void
 from ..log.fold import judge, step
 from ..log.state import EMPTY_STATE, State, rebase
 from ..storage.ports import Committed, Conflict, Offer, PutResult, Store
@@ -74,20 +74,40 @@ class Chain:
     def rebase(self, stored: State) -> State:
         """Put the state upon the index of a newer stored one: its tails become short."""
         with self._lock:
-            if stored.tip > self.state.tip:
+            if stored.tip > self.state.tip and not self._watched:
                 self.state = stored
             else:
+                # An entry of ours on its way must be met in the fold, not passed in a leap.
+                if stored.tip:
+                    self.fold_to(stored.tip - 1)
                 self.state = rebase(self.state, stored.index)
             return self.state
 
     def replace_state(self, state: State) -> State:
         """Begin again from another stored state, because what ours rests on cannot be read."""
         with self._lock:
-            tip = self.state.tip
-            self.state = state
-            if tip:
-                self.fold_to(tip - 1)
+            if self._watched and state.tip:
+                self.fold_to(state.tip - 1)
+            self.state = self.fold_aside(state, self.state.tip)
             return self.state
+
+    def fold_aside(self, state: State, tip: int) -> State:
+        """``state`` folded forward to ``tip``, beside the chain's own state, which others use."""
+        while state.tip < tip:
+            numbers = range(state.tip, min(tip, state.tip + WINDOW))
+            for number, stored in zip(numbers, self._read_all(numbers), strict=True):
+                if stored is None:
+                    raise CorruptLogError(
+                        f"{EntryName(self.folder, number)} is missing, though it was there.",
+                        "Restore it from a backup; 'offsetlog verify' names all faults.",
+                    )
+                state, _ = step(state, stored.entry)
+        return state
+
+    def _read_all(self, numbers: range) -> Iterator[StoredEntry | None]:
+        if self._pool is None or len(numbers) == 1:
+            return map(self.read_entry, numbers)
+        return self._pool.map(self.read_entry, numbers)
 
     def refresh(self) -> State:
         """Fold forward until a name is not there."""
@@ -172,27 +192,37 @@ class Chain:
 
     # --- landing ---------------------------------------------------------------------------
 
-    def land(self, entry: Entry, data: bytes) -> Landed:
-        """Put an entry at the tip, and fold up to it. One call at a time for a sender."""
+    def land(self, entry: Entry, data: bytes, tried: list[int] | None = None) -> Landed:
+        """Put an entry at the tip, and fold up to it. One call at a time for a sender.
+
+        ``tried`` takes the numbers where the bytes may be. An error says ``may_have_landed``
+        whenever they may be at one of them and the fold has not told."""
         void = judge(self.state, entry)
         if void is not None:
             return Landed(None, void)
         first = self.state.tip if self._undecided is None else self._undecided
+        tried = [] if tried is None else tried
         self._watched[entry.write_id] = None
         try:
             offer = self.store.offer(data, str(EntryName(self.folder, first)))
             try:
-                put = self._put_somewhere(entry, offer, first)
+                put = self._put_somewhere(entry, offer, first, tried)
             finally:
                 offer.close()
             self._undecided = None
             if isinstance(put, Void):
                 return Landed(None, put)
             return self._fold_own(entry, data, put)
+        except OffsetLogError as error:
+            if tried:
+                error.may_have_landed = True
+            raise
         finally:
             del self._watched[entry.write_id]
 
-    def _put_somewhere(self, entry: Entry, offer: Offer, first: int) -> int | Void:
+    def _put_somewhere(
+        self, entry: Entry, offer: Offer, first: int, tried: list[int]
+    ) -> int | Void:
         """The number where the bytes landed; or why they never will."""
         way = landing.Landing.at(first)
         step_to: landing.Put | landing.Look | landing.GiveUp = landing.Put(first)
@@ -210,7 +240,14 @@ class Chain:
                 way, step_to = way.looked(tip)
             if step_to.again:
                 self.env.sleep(0.05 * 2**step_to.again * (0.5 + self.env.chance()))
-            result = self._put(offer, step_to, way)
+            try:
+                result = self._put(offer, step_to)
+            except OffsetLogError as error:
+                if way.unknown or error.may_have_landed:
+                    tried.append(step_to.number)
+                    raise self._open_fate(step_to.number, str(error)) from error
+                return self._refused(entry, step_to.number, error, tried)
+            tried.append(step_to.number)
             if isinstance(result, Committed):
                 return step_to.number
             if isinstance(result, Conflict):
@@ -218,7 +255,20 @@ class Chain:
             else:
                 way, step_to = way.unanswered(result.error)
 
-    def _put(self, offer: Offer, at: landing.Put, way: landing.Landing) -> PutResult:
+    def _refused(
+        self, entry: Entry, number: int, error: OffsetLogError, tried: list[int]
+    ) -> int:
+        """The put at ``number`` was refused. An earlier name may hold our own file all the
+        same, behind a conflict that hid a lost answer: only the fold up to here tells."""
+        if tried:
+            self.fold_to(number - 1)
+        known = self._watched[entry.write_id]
+        if known is not None and known.number is not None:
+            return known.number
+        tried.clear()
+        raise error
+
+    def _put(self, offer: Offer, at: landing.Put) -> PutResult:
         name = str(EntryName(self.folder, at.number))
         if not self.store.is_local:
             self.env.sleep(max(0.0, self._not_before - self.env.monotonic()))
@@ -226,16 +276,12 @@ class Chain:
             # A power cut must not keep this entry and lose one before it.
             self.store.settle(bucket_folder(self.folder, at.number - 1))
         before = self.env.monotonic()
-        try:
-            result = offer.put(name)
-        except OffsetLogError as error:
-            if way.unknown:
-                raise self._open_fate(at.number, str(error)) from error
-            raise
+        result = offer.put(name)
         if isinstance(result, Committed):
             now = self.env.monotonic()
             took = now - before
-            self._put_seconds = took if not self._put_seconds else self._put_seconds * 0.8 + took * 0.2
+            before_it = self._put_seconds or took
+            self._put_seconds = before_it * 0.8 + took * 0.2
             # The winner of a name asks for the next one first, and would win for ever.
             self._not_before = now + self.env.chance() * self._put_seconds
         return result
@@ -263,7 +309,7 @@ class Chain:
             )
         return known
 
-    def place(self, number: int, write_id: str) -> Counted | Void | None:
+    def place(self, number: int, write_id: str = "") -> Verdict | None:
         """The fold's word on an old entry, found by folding to it; None if it is another's."""
         state = self.state_before(number)
         while True:

@@ -12,10 +12,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import UnknownTopicError
+from ..format import entries as entry_format
 from ..format.names import topic_folder
 from ..log.entry import Body, Counted, Entry, Void
 from ..log.state import State
-from ..format import entries as entry_format
 from ..storage.ports import Store
 from ..values import TopicConfig, parse_config
 from .chain import Chain, Landed

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from ..errors import InvalidRequestError, OffsetLogError
 from ..format import rows
 from ..log.state import State
-from ..values import MAX_TIME, MIN_TIME
 from .appender import (
     RECORD_OVERHEAD,
     Appender,
@@ -332,9 +331,9 @@ def _as_rows(given: pa.Table | pa.RecordBatch, lane: Lane, now_ms: int) -> pa.Ta
     )
     if out.column("timestamp").null_count:
         raise InvalidRequestError("Column 'timestamp' has nulls.", "Leave it out, or fill it.")
-    least = pc.min(out.column("timestamp").cast(pa.int64())).as_py()
-    if least < MIN_TIME:
-        raise _bad_timestamp(least)
+    for found in pc.min_max(out.column("timestamp").cast(pa.int64())).as_py().values():
+        if not -_MAX_MS < found < _MAX_MS:
+            raise _bad_timestamp(found)
     heaviest = int(row_bytes(out).max())
     if heaviest + RECORD_OVERHEAD > lane.most:
         raise _too_large("of this table", heaviest, lane.most - RECORD_OVERHEAD)
@@ -388,7 +387,7 @@ def _headers(given: object) -> tuple[list[tuple[str, bytes | None]], int]:
 def _bad_timestamp(given: object) -> InvalidRequestError:
     return InvalidRequestError(
         f"The timestamp is {given!r}.",
-        f"It is a whole number of milliseconds since 1970, from {MIN_TIME} to {MAX_TIME}.",
+        f"It is a whole number of milliseconds since 1970, from {1 - _MAX_MS} to {_MAX_MS - 1}.",
     )
 
 

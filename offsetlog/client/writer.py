@@ -4,7 +4,8 @@ Invariants:
 
 1. Up to ``INLINE_BYTES`` of rows travel in the entry; more go to a segment for each
    partition, written before the entry that names it.
-2. A batch keeps its number, its digest and its rows through all of its tries.
+2. A batch keeps its number, its ``born``, its digest and its rows through all of its tries,
+   also from one call to the next while its fate is open.
 3. An answer is given only from the fold's word: counted, or what being void means here.
 """
 
@@ -18,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 
 from ..errors import (
+    CorruptLogError,
     FencedError,
     InvalidRequestError,
     OffsetLogError,
@@ -29,12 +30,13 @@ from ..errors import (
 )
 from ..format import entries as entry_format
 from ..format import rows, segments
-from ..format.entries import INLINE_BYTES
+from ..format.entries import INLINE_BYTES, MAX_INLINE_RECORDS
 from ..format.names import segment_name
 from ..log.entry import Append, Counted, Entry, Part, Placed, Reason, SegmentRef, Void
 from ..log.state import State
 from ..values import parse_config
 from .chain import Chain, Landed
+from .digest import digest_of
 
 CONDEMNED_TRIES = 2
 KEYS_REMEMBERED = 10_000
@@ -92,7 +94,7 @@ def prepare(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> Prepared:
         bounds,
         np.concatenate(([0], np.cumsum(row_bytes(table)))),
         table.column("timestamp").cast(pa.int64()).to_numpy(),
-        _digest(table, partition_of),
+        digest_of(table, partition_of),
     )
 
 
@@ -109,15 +111,13 @@ def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
     return total
 
 
-def _digest(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> str:
-    """Of the logical rows and their partitions, fixed before the first try."""
-    total = xxhash.xxh3_64(np.ascontiguousarray(partition_of))
-    for column in table.columns:
-        for chunk in column.chunks:
-            for buffer in chunk.buffers():
-                total.update(b"-" if buffer is None else memoryview(buffer))
-    digest: str = total.hexdigest()
-    return digest
+class _Number(NamedTuple):
+    """A sender's number on its way, kept from one try to the next until its fate is known."""
+
+    seq: int
+    born: int
+    tries: list[tuple[str, list[int]]]
+    """(write id, numbers of the entries where it may have landed)."""
 
 
 class Writer:
@@ -127,15 +127,31 @@ class Writer:
         self.chain = chain
         self._pool = pool
         self._used: dict[tuple[str, int], str] = {}
+        self._open: dict[str, _Number] = {}
 
     def append(self, prepared: Prepared, sender: Sender, hashed_with: int, life: int) -> Receipt:
         """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
         chain = self.chain
         if not sender.own:
             self._used_once(prepared, sender)
-        born, condemned = chain.state.tip, 0
+        number = self._open.pop(sender.app, None)
+        if number is None or number.seq != sender.seq:
+            number = _Number(sender.seq, chain.state.tip, [])
+        try:
+            return self._append(prepared, sender, hashed_with, life, number)
+        except OffsetLogError as error:
+            if error.may_have_landed:
+                self._open[sender.app] = number
+                while len(self._open) > KEYS_REMEMBERED:
+                    del self._open[next(iter(self._open))]
+            raise
+
+    def _append(
+        self, prepared: Prepared, sender: Sender, hashed_with: int, life: int, number: _Number
+    ) -> Receipt:
+        chain = self.chain
+        born, condemned = number.born, 0
         while True:
-            parts = self._parts(prepared)
             body = Append(
                 sender.app,
                 sender.seq,
@@ -145,9 +161,9 @@ class Writer:
                 hashed_with,
                 prepared.digest,
                 1 if parse_config(dict(chain.state.config)).log_append_time else 0,
-                parts,
+                self._parts(prepared),
             )
-            landed = self._land(body, prepared)
+            landed = self._land(body, prepared, number)
             verdict = landed.verdict
             if isinstance(verdict, Counted):
                 return Receipt(verdict.placed, -1 if landed.number is None else landed.number)
@@ -155,26 +171,42 @@ class Writer:
                 return self._known(prepared, sender)
             chain.refresh()
             if verdict.reason == Reason.FORGOTTEN:
+                # The chain does not know this sender any more; its names still do.
+                found = self._landed_before(number)
+                if found is not None:
+                    return found
                 born = chain.state.tip
             elif verdict.reason == Reason.CONDEMNED and condemned < CONDEMNED_TRIES:
                 condemned += 1
             else:
                 raise _refused(chain.state, verdict)
 
-    def _land(self, body: Append, prepared: Prepared) -> Landed:
+    def _land(self, body: Append, prepared: Prepared, number: _Number) -> Landed:
         chain = self.chain
         entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
         table = None
         if body.parts[0].segment is None:
             table = _inline_table(prepared)
         compression = parse_config(dict(chain.state.config)).compression
-        return chain.land(entry, entry_format.encode(entry, table, compression))
+        tried: list[int] = []
+        number.tries.append((entry.write_id, tried))
+        return chain.land(entry, entry_format.encode(entry, table, compression), tried)
+
+    def _landed_before(self, number: _Number) -> Receipt | None:
+        """Where an earlier try of this number landed and counted, if one did."""
+        for write_id, tried in number.tries:
+            for at in tried:
+                verdict = self.chain.place(at, write_id)
+                if isinstance(verdict, Counted):
+                    return Receipt(verdict.placed, at, duplicate=True)
+        return None
 
     # --- rows to parts ---------------------------------------------------------------------
 
     def _parts(self, prepared: Prepared) -> tuple[Part, ...]:
         runs = zip(prepared.partitions, pairs(prepared.bounds), strict=True)
-        if prepared.bytes <= INLINE_BYTES:
+        # Rows without key and value weigh nothing, but an entry of them must stay small too.
+        if prepared.bytes <= INLINE_BYTES and prepared.table.num_rows <= MAX_INLINE_RECORDS:
             return tuple(_part(prepared, p, a, b, None) for p, (a, b) in runs)
         config = parse_config(dict(self.chain.state.config))
         pieces = [
@@ -233,8 +265,12 @@ class Writer:
                 "was acknowledged before.",
                 "Go on with a higher sequence.",
             )
-        verdict = self.chain.place(known.entry, "")
-        assert isinstance(verdict, Counted)
+        verdict = self.chain.place(known.entry)
+        if not isinstance(verdict, Counted):
+            raise CorruptLogError(
+                f"Entry {known.entry} of topic {state.topic!r} counted, and is not there any more.",
+                "Restore it from a backup; 'offsetlog verify' names all faults.",
+            )
         return Receipt(verdict.placed, known.entry, duplicate=True)
 
 

@@ -29,7 +29,7 @@ from ..log.entry import (
     SegmentRef,
     Trim,
 )
-from ..values import MAX_PARTITIONS
+from ..values import MAX_PARTITIONS, MIN_TIME
 from . import FORMAT_VERSION, strict_json
 from .strict_json import boolean, fields, hexadecimal, integer, items, string
 
@@ -44,7 +44,6 @@ _KINDS: dict[type, str] = {
     Expire: "expire",
 }
 MAX_PARTS = 1_000_000
-_TIME_LOW = -(2**62)
 
 
 def encode(entry: Entry) -> bytes:
@@ -120,7 +119,7 @@ def decode(data: bytes, what: str) -> Entry:
         )
     return Entry(
         hexadecimal(raw.get("id"), f"{what}: write id", 32),
-        integer(raw.get("time"), f"{what}: time", _TIME_LOW),
+        integer(raw.get("time"), f"{what}: time", MIN_TIME),
         _DECODERS[kind](raw, what),
     )
 
@@ -155,7 +154,7 @@ def _part(raw: object, what: str) -> Part:
 
 
 def _times(low: object, high: object, what: str) -> tuple[int, int]:
-    least = integer(low, f"{what}: least timestamp", _TIME_LOW)
+    least = integer(low, f"{what}: least timestamp", MIN_TIME)
     return least, integer(high, f"{what}: greatest timestamp", least)
 
 

@@ -4,19 +4,22 @@ Invariants:
 
 1. The file is sealed as a whole (see ``seal``): every flipped bit is found, in footers too.
 2. The rows stand in the order of the decision's inline parts, and there are exactly as many.
-3. A stub is the same decision under the same write id without rows. Anyone writes it alike.
+3. What a reader would refuse is never written: one unreadable entry would end its topic.
+4. A stub is the same decision under the same write id without rows. Anyone writes it alike.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from ..errors import CorruptLogError
+from ..errors import CorruptLogError, InvalidRequestError
 from ..log.entry import Append, Entry
 from . import decisions, rows, seal
 
 INLINE_BYTES = 256 * 1024
 """The most that the rows of an entry take; larger batches go to segments."""
+MAX_INLINE_RECORDS = 256 * 1024
+"""The most rows of an entry: caps what a reader decodes."""
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 
 _DECISION = "offsetlog.decision"
@@ -54,7 +57,18 @@ class StoredEntry:
 
 def encode(entry: Entry, table: pa.Table | pa.RecordBatch | None, compression: str) -> bytes:
     """The file of an entry. ``table`` has ``ENTRY_ROWS``'s columns, or is None."""
-    return _encode(decisions.encode(entry), table, compression, stub=False)
+    decision = decisions.encode(entry)
+    try:
+        decisions.decode(decision, "This entry")
+    except CorruptLogError as error:
+        raise InvalidRequestError(f"{error.message} Nothing was written.") from None
+    data = _encode(decision, table, compression, stub=False)
+    if len(data) > MAX_ENTRY_BYTES:
+        raise InvalidRequestError(
+            f"This entry would have {len(data)} bytes; at most {MAX_ENTRY_BYTES} are read.",
+            "Nothing was written. Send less at once.",
+        )
+    return data
 
 
 def encode_stub(stored: StoredEntry) -> bytes:
@@ -98,7 +112,7 @@ def decode(data: bytes, name: str) -> StoredEntry:
     entry = decisions.decode(decision, name)
     stub = _STUB.encode() in meta
     told = _inline_records(entry)
-    if file.metadata.num_rows != (0 if stub else told):
+    if told > MAX_INLINE_RECORDS or file.metadata.num_rows != (0 if stub else told):
         raise CorruptLogError(
             f"{name} says {told} rows and holds {file.metadata.num_rows}.",
             "Restore it from a backup; 'offsetlog verify' names all faults.",
