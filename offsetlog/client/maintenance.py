@@ -19,7 +19,12 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from ..errors import InvalidRequestError, OffsetLogError
+from ..errors import (
+    InvalidRequestError,
+    OffsetLogError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
 from ..format import entries as entry_format
 from ..format import names, rows, segments, strict_json
 from ..log import retention
@@ -99,7 +104,9 @@ class Maintenance:
     # --- retention -------------------------------------------------------------------------
 
     def _retain(self, now_ms: int) -> int:
-        """Move log starts past what the topic's config lets go; how many records went."""
+        """Move log starts past what the topic's config lets go; how many records went.
+
+        By the storage's clock, so that a maintainer whose own is wrong lets nothing go early."""
         state = self._chain.state
         config = parse_config(dict(state.config))
         if (config.retention_ms, config.retention_bytes) == (NO_LIMIT, NO_LIMIT):
@@ -116,7 +123,7 @@ class Maintenance:
                 self._extents(state, partition),
                 part.start,
                 size,
-                self._chain.env.now_ms(),
+                now_ms,
                 config.retention_ms,
                 config.retention_bytes,
             )
@@ -148,23 +155,25 @@ class Maintenance:
         for low in range(0, len(plans), RUNS_PER_ENTRY):
             self._progress("consolidating", low, len(plans))
             group = plans[low : low + RUNS_PER_ENTRY]
-            runs = tuple(self._rewrite(plan, state, config.compression) for plan in group)
-            if self._handle.decide(Replace(state.tip, runs)) is None:
-                replaced += sum(len(plan.extents) for plan in group)
+            made = [(plan, self._rewrite(plan, config.compression)) for plan in group]
+            done = [(plan, run) for plan, run in made if run is not None]
+            runs = tuple(run for _, run in done)
+            if runs and self._handle.decide(Replace(state.tip, runs)) is None:
+                replaced += sum(len(plan.extents) for plan, _ in done)
                 written += len(runs)
         if plans:
             self._progress("consolidating", len(plans), len(plans))
         return replaced, written
 
-    def _rewrite(self, plan: RewritePlan, state: State, compression: str) -> Run:
-        """Write one segment with the records of a run of extents."""
-        columns = tuple(rows.ROWS.names)
-        tables = [
-            batch.table
-            for batch in self._handle.reader.read(
-                plan.partition, plan.start, plan.end, (*columns, "offset")
-            )
-        ]
+    def _rewrite(self, plan: RewritePlan, compression: str) -> Run | None:
+        """Write one segment with the records of a run of extents; None if they are gone."""
+        columns = (*rows.ROWS.names, "offset")
+        try:
+            batches = self._handle.reader.read(plan.partition, plan.start, plan.end, columns)
+            tables = [batch.table for batch in batches]
+        except (OffsetOutOfRangeError, UnknownTopicError):
+            # The log start was moved, or the topic deleted, since this was planned.
+            return None
         table = pa.concat_tables(tables).combine_chunks()
         encoded = segments.encode(table, compression)
         ref = encoded.ref(self._chain.state.tip, self._chain.env.new_id())
@@ -303,7 +312,8 @@ class Maintenance:
         data = self._store.get(_progress_name(self._folder))
         try:
             told = strict_json.fields(strict_json.loads(data or b"{}", "note", 4096), "note")
-            return min(strict_json.integer(told.get("stubbed_to", 0), "note"), self._chain.state.tip)
+            reached = strict_json.integer(told.get("stubbed_to", 0), "note")
+            return min(reached, self._chain.state.tip)
         except OffsetLogError:
             return 0
 

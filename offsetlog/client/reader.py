@@ -21,10 +21,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ..errors import CorruptLogError
+from ..errors import CorruptLogError, OffsetOutOfRangeError
 from ..format.entries import StoredEntry
 from ..format.names import EntryName, segment_of
-from ..format.rows import OFFSET
+from ..format.rows import OFFSET, complete
 from ..format.segments import OpenSegment
 from ..log import fetch
 from ..log.extents import Extent
@@ -60,10 +60,6 @@ class _OldPlan(Exception):
         self.found = found
 
 
-class _Leaves(dict[str, Leaf]):
-    pass
-
-
 class Reader:
     """Reads one topic. Safe to be used by several threads."""
 
@@ -90,29 +86,31 @@ class Reader:
             answer = fetch.plan(state, partition, start, end, leaves, max_records, max_bytes)
             if not isinstance(answer, fetch.NeedLeaves):
                 return answer
-            self._load(answer.uids, leaves)
+            if not self._load(answer.uids, leaves):
+                self.stored.recover()
 
     def extents(self, state: State, partition: int, start: int, end: int) -> Iterator[Extent]:
-        """All extents of a range, a leaf at a time."""
+        """All extents of a range as ``state`` has them, a leaf at a time."""
         leaves: dict[str, Leaf] = {}
         while start < end:
             answer = fetch.plan(state, partition, start, end, leaves, max_records=1)
             if isinstance(answer, fetch.NeedLeaves):
                 leaves.clear()
-                self._load(answer.uids, leaves)
+                if not self._load(answer.uids, leaves):
+                    state = self.stored.readable(state)
                 continue
             for piece in answer:
                 yield piece.extent
                 start = piece.end
 
-    def _load(self, uids: tuple[str, ...], leaves: dict[str, Leaf]) -> None:
+    def _load(self, uids: tuple[str, ...], leaves: dict[str, Leaf]) -> bool:
+        """False when one can't be read: it was merged into a newer one, or is broken."""
         for uid in uids:
             leaf = self.stored.leaf(uid)
             if leaf is None:
-                # It was merged into a newer one, or is broken.
-                self.stored.recover()
-                return
+                return False
             leaves[uid] = leaf
+        return True
 
     # --- reading ---------------------------------------------------------------------------
 
@@ -219,10 +217,19 @@ class Reader:
             if found is None:
                 return None
             if isinstance(found, fetch.NeedLeaves):
-                self._load(found.uids, leaves)
+                if not self._load(found.uids, leaves):
+                    self.stored.recover()
                 continue
             low = max(at, found.base)
-            hit = self._first_row_at(partition, low, found.end, time_ms)
+            try:
+                hit = self._first_row_at(partition, low, found.end, time_ms)
+            except OffsetOutOfRangeError:
+                # Retention took it meanwhile: go on where the log starts now.
+                fetch.check_partition(self.chain.state, partition)
+                at = max(low, self.chain.state.start(partition))
+                if at == low:
+                    raise
+                continue
             if hit is not None:
                 return hit
             at = found.end
@@ -278,7 +285,7 @@ def _gapped_batches(
             )
             at = end
     if at < piece.end:
-        empty = pa.schema([OFFSET]).empty_table()
+        empty = complete(pa.schema([OFFSET]).empty_table(), columns)
         yield Batch(piece.extent.partition, at, piece.end, piece.extent.ts_type, empty)
 
 

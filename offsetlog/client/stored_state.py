@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from ..format import names, snapshots, strict_json
 from ..log.index import Leaf, leaves_to_merge, publish
-from ..log.state import EMPTY_STATE, State, rebase
+from ..log.state import EMPTY_STATE, State
 from .chain import Chain
 
 PUBLISH_EVERY = 64
@@ -126,12 +126,19 @@ class StoredState:
                 self._leaves.popitem(last=False)
 
     def recover(self) -> State:
-        """A leaf of the state's index cannot be read: use another stored state, or none."""
-        chain = self._chain
+        """A leaf of the chain's state cannot be read: build it upon another stored state."""
+        return self._chain.replace_state(self._readable_base(None))
+
+    def readable(self, state: State) -> State:
+        """The same state, at the same tip, upon leaves that can be read."""
+        return self._chain.fold_aside(self._readable_base(state.tip), state.tip)
+
+    def _readable_base(self, tip: int | None) -> State:
         for stored in self._all():
-            if all(self.leaf(ref.uid) is not None for ref in stored.index.leaves):
-                return chain.replace_state(stored)
-        return chain.replace_state(EMPTY_STATE)
+            fits = tip is None or stored.tip <= tip
+            if fits and all(self.leaf(ref.uid) is not None for ref in stored.index.leaves):
+                return stored
+        return EMPTY_STATE
 
     def _all(self) -> Iterator[State]:
         folder = names.snapshot_folder(self._chain.folder)
@@ -197,7 +204,8 @@ class StoredState:
             merged,
             iter(chain.env.new_id, ""),
         )
-        for number in range(state.index.seq, state.tip + names.BUCKET_ENTRIES, names.BUCKET_ENTRIES):
+        bucket = names.BUCKET_ENTRIES
+        for number in range(state.index.seq, state.tip + bucket, bucket):
             store.settle(names.bucket_folder(folder, min(number, state.tip - 1)))
         for uid, leaf in made.leaves:
             data = snapshots.encode_leaf(leaf)
