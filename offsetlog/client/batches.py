@@ -23,7 +23,6 @@ from ..format import rows
 from ..log.entry import Placed
 from ..values import RecordMetadata
 
-
 _callbacks_lock = threading.Lock()
 
 

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
 from ..errors import InvalidRequestError, NoOffsetForGroupError, OffsetOutOfRangeError
 from ..log.fetch import check_partition
+from ..log.state import State
 from ..values import Record, TopicPartition
 from .env import Env
 from .handle import TopicHandle
@@ -350,7 +351,7 @@ class Consumer:
     def _handle(self, topic: str) -> TopicHandle:
         return self._host.topic_handle(topic)
 
-    def _checked(self, tp: TopicPartition) -> Any:
+    def _checked(self, tp: TopicPartition) -> State:
         state = self._handle(tp.topic).state()
         check_partition(state, tp.partition)
         return state

@@ -18,6 +18,7 @@ from typing import Any
 
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
 from ..format import FORMAT_VERSION, names, strict_json
+from ..log.state import EMPTY_STATE
 from ..storage.ports import Committed, Conflict, Store
 from ..values import check_name
 from . import admin
@@ -81,15 +82,17 @@ class Log:
             return
         data = strict_json.dumps({"format": FORMAT_VERSION, "id": self.env.new_id()})
         offer = self.store.offer(data, names.ROOT_FILE)
+        error = ""
         try:
             for _ in range(5):
                 result = offer.put(names.ROOT_FILE)
                 if isinstance(result, Committed | Conflict):
                     return
+                error = result.error
                 self.env.sleep(0.2)
         finally:
             offer.close()
-        raise StorageError(f"No answer came to the making of {self.url}: {result.error}")
+        raise StorageError(f"No answer came to the making of {self.url}: {error}")
 
     # --- topics ----------------------------------------------------------------------------
 
@@ -206,9 +209,12 @@ class Log:
     def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:
         """Check every promise on what is stored; nothing is repaired."""
         self.root_id  # noqa: B018
-        if topic is not None:
-            return [verify_topic(self.store, names.topic_folder(topic), self.env, **settings)]
         folders = sorted(f for f in self.store.folders("") if f[:1] not in "._")
+        if topic is not None:
+            folder = names.topic_folder(check_name(topic))
+            if folder not in folders:
+                raise unknown_topic(topic, EMPTY_STATE)
+            folders = [folder]
         return [verify_topic(self.store, folder, self.env, **settings) for folder in folders]
 
     def _existing(self, topic: str) -> TopicHandle:

@@ -211,7 +211,7 @@ def encode_leaf(leaf: Leaf) -> bytes:
     arrays = [_to_arrow(getattr(leaf, name), name) for name in _LEAF_INTS]
     for name, width in _LEAF_BYTES.items():
         buffers = [None, pa.py_buffer(getattr(leaf, name))]
-        arrays.append(pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(leaf), buffers))
+        arrays.append(pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), leaf.extents, buffers))
     table = pa.Table.from_arrays(arrays, schema=_LEAF_SCHEMA)
     out = seal.SealedWriter(table.schema, "zstd")
     out.parquet.write_table(table)
@@ -226,7 +226,7 @@ def decode_leaf(data: bytes, name: str) -> Leaf:
     ints = _columns(file, _LEAF_INTS, name)
     table = file.read(columns=list(_LEAF_BYTES))
     blobs = [_blob(table, column, width, name) for column, width in _LEAF_BYTES.items()]
-    return Leaf(*ints, *blobs)
+    return Leaf(*ints, *blobs)  # type: ignore[arg-type]  # ints first, blobs last
 
 
 def _blob(table: pa.Table, column: str, width: int, name: str) -> bytes:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .entry import SegmentRef
@@ -51,6 +52,10 @@ def _ints(values: Iterable[int] = ()) -> array[int]:
     return array("q", values)
 
 
+Blob = bytes
+"""The type, for classes that have a field of this name."""
+
+
 class Leaf(NamedTuple):
     """The columns of a table of extents; see ``Extent`` for their meaning."""
 
@@ -68,14 +73,15 @@ class Leaf(NamedTuple):
     """Inline: row in the entry. Segment: the tip that it was born at."""
     size: array[int]
     foot: array[int]
-    ids: bytes
+    ids: Blob
     """16 bytes each. Inline: write id. Segment: its uid."""
-    write_ids: bytes
+    write_ids: Blob
     """16 bytes each: write id of the entry that named the segment."""
-    sums: bytes
+    sums: Blob
     """8 bytes each: sum of the segment's foot."""
 
-    def __len__(self) -> int:  # type: ignore[override]
+    @property
+    def extents(self) -> int:
         return len(self.partition)
 
     def extent(self, i: int) -> Extent:
@@ -185,7 +191,8 @@ EMPTY_INDEX = index_of(0, (), ())
 # --- publishing ----------------------------------------------------------------------------
 
 
-class Publication(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Publication:
     """A new root, and the leaves that it needs and that are not stored yet."""
 
     index: Index
@@ -220,26 +227,83 @@ def publish(
     ``tails`` gives, for each partition, its log start offset and its extents since
     ``index.seq``; ``merged`` holds the loaded leaves that ``leaves_to_merge`` asked for.
     """
-    kept: list[Fence] = []
     fresh: list[Extent] = []
-    by_partition: dict[int, list[Fence]] = {}
-    for fence in index.all_fences():
-        by_partition.setdefault(fence.partition, []).append(fence)
+    kept: list[range | list[Fence]] = []
     for partition, (start, tail) in enumerate(tails):
         young = list(tail)
-        visible = _visible(by_partition.get(partition, []), start, young)
-        kept += [fence for fence in visible if fence.leaf not in merged]
+        span = _span(index, partition)
+        if _untouched(index, span, start, young, merged):
+            kept.append(span)
+            fresh += young
+            continue
+        visible = _visible([index.fence(i) for i in span], start, young)
+        kept.append([fence for fence in visible if fence.leaf not in merged])
         again = [fence for fence in visible if fence.leaf in merged]
         fresh += sorted(young + _extents_of(again, merged), key=lambda e: e.base)
     refs, fences, leaves = _new_leaves(fresh, uids)
-    used = sorted({fence.leaf for fence in kept})
-    renumbered = {old: new for new, old in enumerate(used)}
-    all_fences = [f._replace(leaf=renumbered[f.leaf]) for f in kept]
-    all_fences += [f._replace(leaf=f.leaf + len(used)) for f in fences]
-    all_fences.sort(key=lambda f: (f.partition, f.base))
-    new = index_of(seq, tuple(index.leaves[i] for i in used) + tuple(refs), all_fences)
-    gone = tuple(ref.uid for i, ref in enumerate(index.leaves) if i not in renumbered)
+    used = _used_leaves(index, kept)
+    position = {old: new for new, old in enumerate(used)}
+    columns = _assemble(index, kept, position, fences, len(used))
+    new = Index(seq, tuple(index.leaves[i] for i in used) + tuple(refs), *columns)
+    gone = tuple(ref.uid for i, ref in enumerate(index.leaves) if i not in position)
     return Publication(new, tuple(leaves), gone)
+
+
+def _span(index: Index, partition: int) -> range:
+    """Positions of a partition's fences."""
+    low = bisect_left(index.partition, partition)
+    return range(low, bisect_right(index.partition, partition, low))
+
+
+def _untouched(
+    index: Index, span: range, start: int, young: list[Extent], merged: Mapping[int, Leaf]
+) -> bool:
+    """Whether a partition's fences stay as they are, below all that is new."""
+    if not span:
+        return True
+    if index.base[span.start] < start or (young and young[0].base < index.end[span.stop - 1]):
+        return False
+    return merged.keys().isdisjoint(index.leaf[span.start : span.stop])
+
+
+def _used_leaves(index: Index, kept: list[range | list[Fence]]) -> list[int]:
+    used: set[int] = set()
+    for part in kept:
+        if isinstance(part, range):
+            used.update(index.leaf[part.start : part.stop])
+        else:
+            used.update(fence.leaf for fence in part)
+    return sorted(used)
+
+
+def _assemble(
+    index: Index,
+    kept: list[range | list[Fence]],
+    position: Mapping[int, int],
+    fences: list[Fence],
+    shift: int,
+) -> list[array[int]]:
+    """The columns of kept and new fences, in order. What is untouched is copied as a whole."""
+    fresh: dict[int, list[Fence]] = {}
+    for fence in fences:
+        moved = fence._replace(leaf=fence.leaf + shift)
+        fresh.setdefault(fence.partition, []).append(moved)
+    names = Fence._fields
+    columns = {name: _ints() for name in names}
+    for partition, part in enumerate(kept):
+        added = fresh.get(partition, [])
+        if isinstance(part, range):
+            for name in names:
+                piece = getattr(index, name)[part.start : part.stop]
+                columns[name].extend(
+                    _ints(map(position.__getitem__, piece)) if name == "leaf" else piece
+                )
+        else:
+            old = [fence._replace(leaf=position[fence.leaf]) for fence in part]
+            added = sorted(old + added, key=lambda f: f.base)
+        for name in names:
+            columns[name].extend(getattr(fence, name) for fence in added)
+    return [columns[name] for name in names]
 
 
 def _visible(fences: list[Fence], start: int, young: list[Extent]) -> list[Fence]:

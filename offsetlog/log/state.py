@@ -65,7 +65,7 @@ class State(NamedTuple):
     replaces: tuple[Replaced, ...] = ()
     replaces_forgotten: int = -1
     """Number of the newest replace that is not in ``replaces`` any more."""
-    index: Index = EMPTY_INDEX
+    index: Index = EMPTY_INDEX  # type: ignore[assignment]  # a tuple's own method, unused here
 
     def start(self, partition: int) -> int:
         return self.parts[partition].start
