@@ -134,6 +134,13 @@ def test_sticky_reaches_a_balance_that_needs_two_hand_overs():
     assert owners["v", 0] == "c"
 
 
+def test_sticky_rather_passes_on_what_is_on_the_move_anyway():
+    said = {"a": ("u",), "b": ("t", "u", "v"), "c": ("v",)}
+    holders = {("u", 0): "c", ("u", 1): "a", ("v", 0): "b"}
+    owners = assign("sticky", said, {"t": 1, "u": 2, "v": 1}, holders)
+    assert owners["u", 1] == "a"
+
+
 def test_many_partitions_are_shared_without_delay():
     said = {f"m{i:03d}": tuple(f"t{j}" for j in range(20)) for i in range(50)}
     counts = {f"t{j}": 100 for j in range(20)}

@@ -222,7 +222,9 @@ def test_a_release_after_a_reset_gives_up_the_partition_but_not_the_position(sto
     story.does(topics(), join("a"))
     story.does(Reset(G, ToEarliest(), (P2,), SPANS, {}))
     story.does(join("b"))
-    story.does(Release(G, "a", 2, 0, {P2: OffsetAndMetadata(70)}))
+    given_up = Release(G, "a", 2, 0, {P2: OffsetAndMetadata(70)})
+    assert story.does(given_up) == Accepted(facts=1, dropped=(P2,))
+    assert story.facts[-1].offset is None
     assert story.offsets() == {P2: 0}
     assert standing(story.group, "b", 2).holds == {P2}
 
@@ -308,6 +310,32 @@ def test_a_topic_that_is_gone_leaves_its_partitions_to_be_released(two):
     assert two.offsets() == {P2: 10}
 
 
+def test_a_partition_of_a_gone_topic_is_free_once_it_is_released(two):
+    two.does(topics(0, tip=9))
+    two.does(Release(G, "a", two.group.generation, 0, dict.fromkeys((P0, P1))))
+    assert set(two.group.holders) == {P2}
+    assert standing(two.group, "a", 1) == Standing(two.group.generation, frozenset(), (), ())
+
+
+def test_what_was_held_before_is_no_title_to_what_is_held_again(two):
+    """a gave orders-2 to b at 10, b moved it to 20 and left: a's old progress is void."""
+    two.does(commit(two, "b", (P2, 20)))
+    two.does(Leave(G, "b", two.group.generation, 0))
+    assert P2 in standing(two.group, "a", 1).holds
+    assert isinstance(two.refused(commit(two, "a", (P2, 10), generation=2)), FencedError)
+    two.does(commit(two, "a", (P2, 21)))
+
+
+def test_a_member_that_takes_its_group_alone_and_shares_it_again(two):
+    said = Subscription(("orders",), alone=True)
+    two.does(Join(G, "a", said, generation=two.group.generation))
+    assert (dict(two.group.holders), set(two.group.members)) == ({}, {"a"})
+    two.does(commit(two, "a", (P2, 30)))
+    two.does(Join(G, "a", said._replace(alone=False), generation=two.group.generation))
+    assert standing(two.group, "a", 1).holds == {P0, P1, P2}
+    assert {held.since for held in two.group.holders.values()} == {two.group.generation}
+
+
 def test_a_new_subscription_keeps_what_is_still_wanted(two):
     two.does(topics(2, tip=1, topic="clicks"))
     said = Subscription(("clicks", "orders"))
@@ -375,14 +403,34 @@ def test_a_row_put_in_by_hand_moves_nothing_it_may_not_move(two):
         legal._replace(kind="delete", topic=None),
         legal._replace(kind="delete"),
     ]
-    rows = [
-        fact._replace(version=two.table.version + 1, place=i) for i, fact in enumerate(forged)
-    ]
+    rows = [fact._replace(version=two.table.version + 1, place=i) for i, fact in enumerate(forged)]
     void = []
     after = fold(two.table, rows, two.table.version + 1, lambda f, reason: void.append(reason))
     assert after.groups == two.table.groups
     assert len(void) == len(rows)
     assert Reason.NOT_THE_HOLDER in void
+
+
+def test_a_row_put_in_by_hand_needs_more_than_the_right_name(two):
+    """Old generations, old resets, old views, and a reset's number given once more."""
+    two.does(Reset(G, ToOffset(5), (P0, P2), SPANS, {}))
+    two.does(Expel(G, "b", two.joined("b"), "a", "silence"))
+    two.does(join("q", alone=True))
+    base = two.table
+    two.does(Reset(G, ToOffset(6), (P0,), SPANS, {}))
+    row = two.facts[-1]
+    late = row._replace(version=row.version + 1)
+    forged = [
+        late._replace(kind="commit", member="q", generation=2, offset=99),
+        late._replace(kind="reset", offset=99, place=1),
+        late._replace(kind="topics", metadata='{"partitions":9,"tip":1}', place=2),
+        late._replace(kind="release", member="q", offset=99, reset=1, place=3),
+    ]
+    void = []
+    after = fold(base, [row, *forged], late.version, lambda f, reason: void.append(reason))
+    assert void == [Reason.OLD_GENERATION, Reason.NOT_THE_NEXT_RESET, Reason.OLD_VIEW]
+    assert after.group(G).positions == two.group.positions
+    assert after.group(G).topics == two.group.topics
 
 
 def test_rows_that_cannot_be_ours_stop_the_fold(two):

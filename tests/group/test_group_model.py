@@ -280,6 +280,21 @@ class Groups(RuleBasedStateMachine):
             assert isinstance(outcome, Refused) == isinstance(held, FencedError)
             worker.after(outcome)
 
+    @rule(data=st.data(), topic=st.sampled_from(TOPICS), partition=st.integers(0, 5))
+    def commits_what_it_may_not_hold(self, data, topic, partition):
+        """A caller's own offsets: right or wrong, the table at that very version says."""
+        worker = self.one(data, lambda w: w.is_in and (topic, partition) not in w.progress)
+        if worker:
+            generation = worker.generation()
+            held = self.world.truth.group(G).holders.get((topic, partition))
+            right = held and held.member == worker.member and held.since <= generation
+            offset = data.draw(st.integers(0, END))
+            said = {(topic, partition): OffsetAndMetadata(offset)}
+            outcome = worker.ask(Commit(G, worker.member, generation, worker.reset, said))
+            assert isinstance(outcome, Accepted) == bool(right)
+            self.clean = self.clean and not right
+            worker.after(outcome)
+
     @rule(data=st.data())
     def releases(self, data):
         worker = self.one(
@@ -293,9 +308,7 @@ class Groups(RuleBasedStateMachine):
     def leaves(self, data):
         worker = self.one(data, lambda w: w.is_in)
         if worker:
-            worker.ask(
-                Leave(G, worker.member, worker.generation(), worker.reset, worker.said())
-            )
+            worker.ask(Leave(G, worker.member, worker.generation(), worker.reset, worker.said()))
             worker.out()
 
     @rule(data=st.data())
@@ -397,9 +410,7 @@ class Groups(RuleBasedStateMachine):
         assert isinstance(self.admin.ask(Join(G, name, said)), Accepted)
         group = self.world.truth.group(G)
         assert set(group.members) == {name}
-        assert isinstance(
-            self.admin.ask(Leave(G, name, group.generation, group.resets)), Accepted
-        )
+        assert isinstance(self.admin.ask(Leave(G, name, group.generation, group.resets)), Accepted)
 
     # --- what holds at every step ----------------------------------------------------------
 

@@ -204,7 +204,9 @@ def test_an_exported_plan_does_the_same_again():
 
 
 def test_headers_blank_lines_quotes_and_other_groups_are_understood():
-    text = '\ufeffgroup,topic,partition,offset\r\n\r\nbilling,"orders", 0 ,5\r\nother,orders,0,9\r\n'
+    text = (
+        '\ufeffgroup,topic,partition,offset\r\n\r\nbilling,"orders", 0 ,5\r\nother,orders,0,9\r\n'
+    )
     assert parse_plan_file(text, "billing") == (Line(3, "orders", 0, 5),)
 
 
@@ -219,6 +221,7 @@ def test_headers_blank_lines_quotes_and_other_groups_are_understood():
         ('orders,0,1\n"orders,1,2\n', "Line 2"),
         ("orders,0,1\ntopic,partition,offset\n", "Line 2"),
         ("orders,٣,1\n", "Line 1"),
+        ('"orders\n",0,1\norders,1\n', "Line 3"),
         ("", "no line for the group 'billing'"),
         ("other,orders,0,1\n", "It is for other"),
     ],

@@ -36,9 +36,7 @@ def test_a_time_is_understood(text, ms):
     assert parse_datetime(text) == ms
 
 
-@given(
-    st.datetimes(timezones=st.integers(-840, 840).map(lambda m: timezone(timedelta(minutes=m))))
-)
+@given(st.datetimes(timezones=st.integers(-840, 840).map(lambda m: timezone(timedelta(minutes=m)))))
 def test_what_python_writes_reads_back(when):
     try:
         since = when - datetime(1970, 1, 1, tzinfo=UTC)
