@@ -1,0 +1,1 @@
+"""The command line: one file a command group, over the client. ``main.main`` is its entry."""

@@ -1,0 +1,170 @@
+"""Commands as this program has them: global options everywhere, help with examples.
+
+Invariants:
+
+1. A global option means the same before the command, after it, and between a group and its
+   command; the last one given wins.
+2. Every command's help ends with examples, which the tests run.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from .failures import did_you_mean
+from .params import ParamType
+from .session import Session, parse_storage
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+def _noted(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+        session = ctx.find_object(Session)
+        if session is None or value in (None, False, ()):
+            return
+        if name == "storage":
+            session.storage.update(value)
+        else:
+            setattr(session, name, value)
+
+    return note
+
+
+class StorageOption(ParamType):
+    name = "k=v"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Any]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = value.partition("=")
+        if not equals or not key:
+            # The text is not repeated: it may be a secret.
+            self.fail("a storage option is written as name=value.", param, ctx)
+        return key, parse_storage(text)
+
+
+def global_options(own: list[click.Parameter]) -> list[click.Parameter]:
+    """Those whose names the command does not use itself: ``topics create --config`` is its own."""
+    taken = {name for param in own for name in param.opts}
+
+    def option(*names: str, **about: Any) -> click.Option:
+        field = names[0].removeprefix("--").replace("-", "_")
+        return click.Option(names, expose_value=False, callback=_noted(field), **about)
+
+    shared = [
+        option("--root", metavar="URL", help="Where the log is: a path or any fsspec URL."),
+        option("--config", metavar="FILE", help="Settings to use in place of conf/offsetlog.toml."),
+        option(
+            "--storage",
+            type=StorageOption(),
+            multiple=True,
+            metavar="K=V",
+            help="An option of the filesystem; may be repeated.",
+        ),
+        option("--json", is_flag=True, help="Print JSON, for programs."),
+        option("--debug", is_flag=True, help="Show where an error came from."),
+        option(
+            "--single-writer",
+            is_flag=True,
+            help="Write to a filesystem that cannot decide a race: only one program may.",
+        ),
+    ]
+    return [one for one in shared if not taken & set(one.opts)]
+
+
+class Command(click.Command):
+    """A command with the global options, and with examples in its help."""
+
+    def __init__(self, *args: Any, examples: str = "", **about: Any) -> None:
+        about.setdefault("context_settings", CONTEXT)
+        super().__init__(*args, **about)
+        self.examples = inspect.cleandoc(examples)
+        self._global = global_options(self.params)
+        self.params = [*self.params, *self._global]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(self, self._global, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(self.examples, formatter)
+
+
+class Group(click.Group):
+    """Commands under one word, with the global options too."""
+
+    command_class = Command
+
+    def __init__(self, *args: Any, examples: str = "", **about: Any) -> None:
+        about.setdefault("context_settings", CONTEXT)
+        # A group with nothing behind it is a mistake of one line, not a page of help.
+        about["invoke_without_command"] = True
+        super().__init__(*args, **about)
+        self.examples = inspect.cleandoc(examples)
+        self._global = global_options(self.params)
+        self.params = [*self.params, *self._global]
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
+            if name.startswith("-"):
+                return super().resolve_command(ctx, args)
+            hint = did_you_mean(name, self.list_commands(ctx))
+            raise click.UsageError(f"There is no command {name!r}. {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        _write_options(self, self._global, ctx, formatter)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_examples(self.examples, formatter)
+
+
+def need_command(ctx: click.Context) -> None:
+    """For a group that does nothing by itself."""
+    if ctx.invoked_subcommand is None:
+        assert isinstance(ctx.command, Group)
+        known = ", ".join(ctx.command.list_commands(ctx))
+        raise click.UsageError(f"A command is missing. Known: {known}.", ctx)
+
+
+def _write_options(
+    command: click.Command,
+    shared: list[click.Parameter],
+    ctx: click.Context,
+    formatter: click.HelpFormatter,
+) -> None:
+    own: list[tuple[str, str]] = []
+    common: list[tuple[str, str]] = []
+    for param in command.get_params(ctx):
+        record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+        if record is not None:
+            (common if param in shared else own).append(record)
+    with formatter.section("Options"):
+        formatter.write_dl(own)
+    if ctx.parent is None:
+        with formatter.section("Global options, before or after the command"):
+            formatter.write_dl(common)
+    else:
+        with formatter.section("Global options"):
+            formatter.write_text(
+                "--root URL, --config FILE, --storage K=V, --json, --debug, --single-writer: "
+                "see 'offsetlog --help'."
+            )
+
+
+def _write_examples(examples: str, formatter: click.HelpFormatter) -> None:
+    """As they are: a wrapped command line could not be copied."""
+    if examples:
+        with formatter.section("Examples"):
+            for line in examples.splitlines():
+                formatter.write(f"{'':{formatter.current_indent}}{line}\n" if line else "\n")

@@ -1,0 +1,36 @@
+"""``offsetlog completion``: the script that lets a shell complete commands, options, topics."""
+
+from __future__ import annotations
+
+import click
+
+from .base import Command
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+@click.command(
+    "completion",
+    cls=Command,
+    examples="""
+    $ offsetlog completion bash > /tmp/offsetlog.bash
+    $ offsetlog completion fish > /tmp/offsetlog.fish
+    """,
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+@click.pass_context
+def command(ctx: click.Context, shell: str) -> None:
+    """Print the completion script for a shell.
+
+    bash: add  eval "$(offsetlog completion bash)"  to ~/.bashrc. zsh: the same, to ~/.zshrc.
+    fish: write it to ~/.config/fish/completions/offsetlog.fish.
+    """
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    from .main import COMPLETE_VARIABLE, PROGRAM
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(ctx.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE)
+    # The bash class would start a bash to ask for its version; the script is the same.
+    click.echo(ShellComplete.source(script))

@@ -1,0 +1,184 @@
+"""``offsetlog doctor``: is this machine, and this filesystem, fit for a log.
+
+Invariants:
+
+1. The filesystem is judged by racing real processes on it, not by its name.
+2. All of it happens in a scratch folder of its own under the root, which is removed; no topic
+   is needed, and none is touched.
+3. Java and Spark are for information: a log needs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from .base import Command
+from .failures import FAILED, say
+from .output import print_json, print_table, progress
+from .session import Place, Session, pass_session
+
+if TYPE_CHECKING:
+    from ..testing.report import Report
+
+NEEDED = ("pyarrow", "fsspec", "numpy", "xxhash")
+USED_FOR = {
+    "s3fs": "s3://",
+    "gcsfs": "gs://",
+    "adlfs": "abfs://",
+    "paramiko": "sftp://",
+    "smbprotocol": "smb://",
+    "deltalake": "consumer groups",
+    "pyspark": "Spark",
+}
+MISSING = "not installed"
+
+
+class Fact(NamedTuple):
+    """One line about this machine."""
+
+    what: str
+    found: str
+    needed_for: str
+
+
+@click.command(
+    "doctor",
+    cls=Command,
+    examples="""
+    $ offsetlog doctor
+    $ offsetlog --root /data/log doctor --processes 4 --rounds 20 --seconds 20
+    """,
+)
+@click.option(
+    "--processes", type=click.IntRange(2, 64), default=8, show_default=True, help="How many race."
+)
+@click.option(
+    "--rounds", type=click.IntRange(2, 10_000), default=50, show_default=True,
+    help="How many names they race for.",
+)  # fmt: skip
+@click.option(
+    "--seconds", type=click.FloatRange(5, 3600), default=60, show_default=True,
+    help="The longest that it may take, about.",
+)  # fmt: skip
+@pass_session
+@click.pass_context
+def command(
+    ctx: click.Context, session: Session, processes: int, rounds: int, seconds: float
+) -> None:
+    """Find out whether the root's filesystem is fit for a log, and how fast it is.
+
+    Processes race for names while others read, in a scratch folder under the root that is
+    removed again. The root need not hold a log yet. The exit status is 1 if it is not fit for
+    writing. Java and Spark are looked for too, but only Spark's users need them.
+    """
+    place = session.place()
+    facts = machine()
+    with progress("Checking") as show:
+        from ..testing import check_store
+
+        report = _in_scratch(
+            place,
+            lambda url: check_store(
+                url,
+                place.storage,
+                processes=processes,
+                rounds=rounds,
+                seconds_max=seconds,
+                progress=show,
+            ),
+        )
+    if session.json:
+        told = {"fit": report.passed, "machine": [fact._asdict() for fact in facts]}
+        print_json({**told, "filesystem": report.to_dict()})
+    else:
+        _show(facts, report)
+    if not report.passed:
+        say(
+            "this filesystem is not fit for writing a log. Use a local disk, S3, GCS, Azure, sftp "
+            "or smb; what can be read here stays readable."
+        )
+        ctx.exit(FAILED)
+
+
+def _in_scratch(place: Place, check: Callable[[str], Report]) -> Report:
+    """Run a check on a new folder under the root, and leave nothing of it."""
+    from ..errors import OffsetLogError
+    from ..storage.open import open_store
+
+    name = f"_doctor-{os.urandom(6).hex()}"
+    try:
+        return check(f"{place.url.rstrip('/')}/{name}")
+    finally:
+        store = open_store(place.url, **place.storage)
+        try:
+            store.delete_tree(name)
+        except OffsetLogError:
+            pass  # Where nothing can be written there is nothing to remove.
+        finally:
+            store.close()
+
+
+def _show(facts: list[Fact], report: Report) -> None:
+    print_table(("MACHINE", "FOUND", "NEEDED FOR"), facts)
+    click.echo()
+    rows = [
+        (check.name, "ok" if check.passed else "FAILED", check.detail) for check in report.checks
+    ]
+    print_table(("CHECK", "RESULT", "WHAT WAS SEEN"), rows)
+    if report.latencies:
+        click.echo()
+        print_table(
+            ("CALL", "P50 MS", "P99 MS"),
+            [(one.call, round(one.p50_ms, 2), round(one.p99_ms, 2)) for one in report.latencies],
+        )
+    click.echo()
+    if report.puts_per_second_alone:
+        click.echo(
+            f"Appends a second: {report.puts_per_second_alone:.0f} of one process, "
+            f"{report.puts_per_second_contended:.0f} of {report.processes} on one topic."
+        )
+    verdict = "Fit for writing" if report.passed else "NOT fit for writing"
+    click.echo(f"{verdict}: {report.url.rpartition('/')[0]} ({report.seconds:.1f} s).")
+
+
+# --- this machine ------------------------------------------------------------------------------
+
+
+def machine() -> list[Fact]:
+    facts = [Fact("python", platform.python_version(), "everything")]
+    facts += [Fact(name, _version(name), "everything") for name in NEEDED]
+    facts += [Fact(name, _version(name), use) for name, use in USED_FOR.items()]
+    return [*facts, Fact("java", java(), "Spark (17 or newer)")]
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return MISSING
+
+
+def java() -> str:
+    """The version of the Java that Spark would start."""
+    import re
+    import shutil
+    import subprocess
+
+    home = os.environ.get("JAVA_HOME")
+    program = os.path.join(home, "bin", "java") if home else shutil.which("java")
+    if not program:
+        return MISSING
+    try:
+        done = subprocess.run(
+            [program, "-version"], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return f"{program} does not run"
+    found = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
+    return found[1] if found else f"{program} tells no version"

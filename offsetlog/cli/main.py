@@ -1,0 +1,128 @@
+"""The entry point: which commands there are, and what the exit status says.
+
+Invariants:
+
+1. A command's module is imported when the command is used, and Arrow, fsspec and rich only by
+   what needs them: ``offsetlog --help`` must feel instant.
+2. Whatever goes wrong ends as one line on stderr and an exit status: 2 for a user's mistake,
+   1 for a failure, 130 for Ctrl-C. A reader that went away is no failure.
+3. Nothing is lost silently: what could not be written to stdout changes the exit status.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from .. import __version__
+from .base import Command, Group
+from .failures import FAILED, INTERRUPTED, OK, explain, quiet_warnings, say
+from .session import Session
+
+PROGRAM = "offsetlog"
+COMPLETE_VARIABLE = "_OFFSETLOG_COMPLETE"
+
+COMMANDS = {
+    "topics": "topics",
+    "produce": "produce",
+    "consume": "consume",
+    "offsets": "offsets",
+    "records": "records",
+    "maintain": "maintain",
+    "verify": "verify",
+    "doctor": "doctor",
+    "demo": "demo",
+    "completion": "completion",
+}
+"""Command -> the module of this package that holds it, as ``command``."""
+
+
+class Program(Group):
+    """The program itself; its commands are imported one by one."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        found = importlib.import_module(f"{__package__}.{module}").command
+        assert isinstance(found, Command | Group)
+        return found
+
+
+@click.command(
+    cls=Program,
+    name=PROGRAM,
+    examples="""
+    $ export OFFSETLOG_ROOT=/data/log
+    $ offsetlog topics create orders --partitions 3
+    $ seq 1000 | offsetlog produce orders
+    $ offsetlog consume orders --max 5
+    """,
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.pass_context
+def program(ctx: click.Context) -> None:
+    """Kafka's topics, partitions and offsets on any filesystem, with no broker.
+
+    A log is a folder, its root: a local path, or a URL such as s3://bucket/log. It is given by
+    --root, or by OFFSETLOG_ROOT, or by the key 'root' of conf/offsetlog.toml.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit status."""
+    session = Session()
+    completing = os.environ.get(COMPLETE_VARIABLE)
+    if completing:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(program, {"obj": session}, PROGRAM, COMPLETE_VARIABLE, completing)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    quiet_warnings(session)
+    try:
+        status = _run(given, session)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return session.broken_pipe_status
+    except BaseException as error:  # noqa: BLE001 - the edge: nothing may end as a traceback
+        text, status = explain(error)
+        if session.debug:
+            import traceback
+
+            traceback.print_exc()
+        say(text)
+        return status
+
+
+def _run(given: list[str], session: Session) -> int:
+    try:
+        with program.make_context(PROGRAM, given, obj=session) as ctx:
+            program.invoke(ctx)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except SystemExit as done:
+        return done.code if isinstance(done.code, int) else FAILED
+    return OK
+
+
+def _forget_stdout() -> None:
+    """The reader is gone; let the interpreter's last flush go nowhere."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+    except (OSError, ValueError):
+        pass  # It is not a file: there is nothing to flush to.

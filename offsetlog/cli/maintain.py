@@ -1,0 +1,48 @@
+"""``offsetlog maintain``: keep a log small and quick to read."""
+
+from __future__ import annotations
+
+import click
+
+from .base import Command
+from .output import print_json, print_table, progress
+from .params import TOPIC, Duration
+from .session import Session, pass_session
+
+DAY = "24h"
+
+
+@click.command(
+    "maintain",
+    cls=Command,
+    examples="""
+    $ offsetlog maintain
+    $ offsetlog maintain orders --grace 2h
+    """,
+)
+@click.argument("topic", metavar="[TOPIC]", type=TOPIC, required=False)
+@click.option(
+    "--grace", type=Duration(), default=DAY, show_default=True, metavar="DURATION",
+    help="How old what is deleted must be: a courtesy to slow writers and to running readers.",
+)  # fmt: skip
+@pass_session
+def command(session: Session, topic: str | None, grace: int) -> None:
+    """Look after a topic, or all: retention, large files from small ones, freed space.
+
+    Run it from time to time, from anywhere, also while others read and write; twice at once
+    does no harm. A DURATION is 24h, 30m, 90s, PT10M, or milliseconds.
+    """
+    with session.open() as log, progress("Maintaining") as show:
+        done = log.maintain(topic, grace_ms=grace, progress=show)
+    if session.json:
+        print_json([one._asdict() for one in done])
+        return
+    print_table(
+        ("TOPIC", "EXPIRED-RECORDS", "FILES-REWRITTEN", "NEW-SEGMENTS", "ENTRIES-EMPTIED",
+         "FILES-DELETED", "BYTES-DELETED"),
+        [
+            (one.topic, one.expired_records, one.rewritten_files, one.new_segments, one.stubs,
+             one.deleted_files, one.deleted_bytes)
+            for one in done
+        ],
+    )  # fmt: skip

@@ -1,0 +1,48 @@
+"""``offsetlog offsets``: where partitions begin and end, as Kafka's GetOffsetShell prints it."""
+
+from __future__ import annotations
+
+import click
+
+from .base import Command
+from .output import print_json
+from .params import TOPIC, Start, Time
+from .session import Session, pass_session
+
+
+@click.command(
+    "offsets",
+    cls=Command,
+    examples="""
+    $ offsetlog offsets orders
+    $ offsetlog offsets orders --time earliest
+    $ offsetlog offsets orders --time 2026-03-01T12:30:00Z
+    """,
+)
+@click.argument("topic", metavar="TOPIC", type=TOPIC)
+@click.option(
+    "--time", "when", type=Time(), default="latest", show_default=True,
+    metavar="earliest|latest|TIMESTAMP", help="Milliseconds since 1970, or ISO 8601.",
+)  # fmt: skip
+@pass_session
+def command(session: Session, topic: str, when: Start) -> None:
+    """Print TOPIC:PARTITION:OFFSET for each partition.
+
+    'latest' is the next offset that a partition will give, 'earliest' the first that it holds.
+    For a TIMESTAMP it is the offset of the first record at or after it, and nothing behind the
+    last colon (null in JSON) where there is no such record.
+    """
+    with session.open() as log:
+        found = log.topic(topic)
+        offsets: dict[int, int | None]
+        if when.kind == "earliest":
+            offsets = dict(found.beginning_offsets())
+        elif when.kind == "latest":
+            offsets = dict(found.end_offsets())
+        else:
+            offsets = found.offsets_for_times(dict.fromkeys(range(found.partitions), when.number))
+    if session.json:
+        print_json([{"topic": topic, "partition": p, "offset": o} for p, o in offsets.items()])
+        return
+    for partition, offset in offsets.items():
+        click.echo(f"{topic}:{partition}:{'' if offset is None else offset}")

@@ -1,0 +1,201 @@
+"""What users write on the command line, and the values that it stands for.
+
+Invariants:
+
+1. A text that is not wholly understood is refused, with the option that it was given to.
+2. A time is milliseconds since 1970 or ISO 8601, which is UTC where it names no zone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from ..errors import InvalidRequestError
+from ..group.times import parse_datetime, parse_duration
+from ..values import MAX_OFFSET
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    ParamType = click.ParamType[Any]
+else:
+    ParamType = click.ParamType
+
+_WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_SPAN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)?", re.ASCII)
+_SPANS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
+
+
+class Start(NamedTuple):
+    """Where to begin: ``earliest``, ``latest``, ``offset`` or ``time``, and its number."""
+
+    kind: str
+    number: int = 0
+
+
+EARLIEST = Start("earliest")
+LATEST = Start("latest")
+
+
+class _Param(ParamType):
+    """A type whose ``parse`` turns a text into a value, or raises ValueError with the reason."""
+
+    def parse(self, text: str) -> Any:
+        raise NotImplementedError
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return self.parse(value)
+        except InvalidRequestError as error:
+            self.fail(str(error), param, ctx)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+def _time(text: str) -> int:
+    bare = text.removeprefix("@")
+    if _WHOLE.fullmatch(bare):
+        number = int(bare)
+        if not 0 <= number <= MAX_OFFSET:
+            raise ValueError(f"{text} is no time: it is milliseconds since 1970.")
+        return number
+    try:
+        return parse_datetime(text)
+    except InvalidRequestError:
+        raise ValueError(
+            f"{text!r} is neither milliseconds since 1970 nor a time in ISO 8601, such as "
+            "2026-03-01T12:30:00Z."
+        ) from None
+
+
+class OffsetOrTime(_Param):
+    """For ``consume --from``: a bare number is an offset, so a time in milliseconds has an @."""
+
+    name = "earliest|latest|OFFSET|TIMESTAMP"
+
+    def parse(self, text: str) -> Start:
+        if text in ("earliest", "latest"):
+            return Start(text)
+        if _WHOLE.fullmatch(text):
+            number = int(text)
+            if not 0 <= number <= MAX_OFFSET:
+                raise ValueError(f"{text} is not an offset: they start at 0.")
+            return Start("offset", number)
+        try:
+            return Start("time", _time(text))
+        except ValueError:
+            raise ValueError(
+                f"{text!r} is not 'earliest', 'latest', an offset, a time in ISO 8601 such as "
+                "2026-03-01T12:30:00Z, or @ and milliseconds since 1970."
+            ) from None
+
+
+class Time(_Param):
+    """For ``offsets --time``: a bare number is a time, or -1 and -2 as in Kafka's tool."""
+
+    name = "earliest|latest|TIMESTAMP"
+
+    def parse(self, text: str) -> Start:
+        if text in ("earliest", "-2"):
+            return EARLIEST
+        if text in ("latest", "-1"):
+            return LATEST
+        try:
+            return Start("time", _time(text))
+        except ValueError as error:
+            raise ValueError(f"{error} 'earliest' and 'latest' are allowed too.") from None
+
+
+class Duration(_Param):
+    """Milliseconds, from 24h, 30m, PT10M or a bare number of milliseconds."""
+
+    name = "DURATION"
+
+    def parse(self, text: str) -> int:
+        span = _SPAN.fullmatch(text.strip())
+        if span:
+            return int(span[1]) * _SPANS[span[2] or "ms"]
+        try:
+            found = parse_duration(text)
+        except InvalidRequestError:
+            found = -1
+        if found < 0:
+            raise ValueError(
+                f"{text!r} is not a duration: write 24h, 30m, 90s, 7d, PT10M, or milliseconds."
+            )
+        return found
+
+
+class PartitionOffsets(_Param):
+    """{partition: offset} from ``0:120,1:80``; -1 stands for the end."""
+
+    name = "PARTITION:OFFSET,..."
+
+    def parse(self, text: str) -> dict[int, int]:
+        out: dict[int, int] = {}
+        for part in text.split(","):
+            match = re.fullmatch(r"\s*([0-9]{1,9}):(-1|[0-9]{1,19})\s*", part, re.ASCII)
+            if match is None:
+                raise ValueError(f"{part!r} is not PARTITION:OFFSET; write it as 0:120,1:80.")
+            partition = int(match[1])
+            if partition in out:
+                raise ValueError(f"partition {partition} is named twice.")
+            out[partition] = int(match[2])
+        return out
+
+
+class KeyValue(_Param):
+    """A topic's setting, ``name=value``."""
+
+    name = "K=V"
+
+    def parse(self, text: str) -> tuple[str, str]:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise ValueError(f"{text!r} is not name=value; write it as retention.ms=86400000.")
+        return key, value
+
+
+class Separator(_Param):
+    """A text between fields, as bytes; \\t and its like may be written as they are read."""
+
+    name = "TEXT"
+
+    def parse(self, text: str) -> bytes:
+        if not text:
+            raise ValueError("it is empty.")
+        plain = re.sub(r"\\([tnr0\\])", lambda found: _ESCAPES[found[1]], text)
+        return plain.encode("utf-8", "surrogateescape")
+
+
+class TopicName(ParamType):
+    """A topic's name; the shell can complete it."""
+
+    name = "TOPIC"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        from .session import Session
+
+        session = ctx.find_object(Session)
+        if session is None:
+            return []
+        try:
+            with session.open() as log:
+                return [
+                    CompletionItem(name) for name in log.topics() if name.startswith(incomplete)
+                ]
+        except Exception:  # noqa: BLE001 - a shell that waits for words must not get an error
+            return []
+
+
+TOPIC = TopicName()

@@ -1,0 +1,53 @@
+"""``offsetlog records``: delete records from the start of partitions."""
+
+from __future__ import annotations
+
+import click
+
+from .base import Command, Group, need_command
+from .output import print_json, print_table
+from .params import TOPIC, PartitionOffsets
+from .session import Session, pass_session
+
+
+@click.group(
+    "records",
+    cls=Group,
+    examples="""
+    $ offsetlog records delete orders --before 0:120,1:80
+    """,
+)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Delete records from the start of partitions."""
+    need_command(ctx)
+
+
+@command.command(
+    "delete",
+    cls=Command,
+    examples="""
+    $ offsetlog records delete orders --before 0:120,1:80
+    $ offsetlog records delete orders --before 2:-1
+    """,
+)
+@click.argument("topic", metavar="TOPIC", type=TOPIC)
+@click.option(
+    "--before", type=PartitionOffsets(), required=True, metavar="PARTITION:OFFSET,...",
+    help="The first offset to keep of each partition; -1 deletes all that it holds now.",
+)  # fmt: skip
+@pass_session
+def delete(session: Session, topic: str, before: dict[int, int]) -> None:
+    """Delete the records of partitions that lie before an offset.
+
+    They are gone for readers at once; 'offsetlog maintain' frees their space. Prints where each
+    partition begins now: an offset that lies before its present beginning changes nothing.
+    """
+    with session.open() as log:
+        starts = log.topic(topic).delete_records(before)
+    if session.json:
+        print_json(
+            [{"topic": topic, "partition": p, "beginning_offset": o} for p, o in starts.items()]
+        )
+    else:
+        print_table(("PARTITION", "BEGINNING"), list(starts.items()))
