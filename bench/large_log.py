@@ -24,6 +24,8 @@ FIRST_TIME = 1_700_000_000_000
 PLANNED = 100
 """Segments of partition 0 that the planned range spans."""
 REAL_ROWS = 5_000
+SENDERS = 100
+"""Producers that take turns; each is remembered by the state."""
 
 
 class Built(NamedTuple):
@@ -63,6 +65,7 @@ class Author:
         self._chain = Chain(self._store, topic_folder(TOPIC), REAL)
         self.stored = StoredState(self._chain)
         self.state = self.stored.open()
+        self._seed = seed
         self._source = np.random.default_rng(seed)
         self._sizes = irregular_sizes(1 << 16, seed)
         self._used = 0
@@ -108,19 +111,19 @@ class Author:
         from offsetlog.log.entry import Append, Entry
         from offsetlog.log.fold import step
 
-        ids = self._source.bytes(40).hex()
+        ids = self._source.bytes(24).hex()
         body = Append(
-            app=ids[:32],
-            seq=1,
+            app=f"{self._seed:08x}{self.state.tip % SENDERS:024x}",
+            seq=self.state.tip,
             own=True,
             born=self.state.tip,
             life=self.state.life,
             hashed_with=PARTITIONS,
-            digest=ids[32:48],
+            digest=ids[:16],
             ts_type=0,
             parts=parts,
         )
-        entry = Entry(ids[48:], self.time, body)
+        entry = Entry(ids[16:], self.time, body)
         name = str(EntryName(self._chain.folder, self.state.tip))
         self._store.put(name, entries.encode(entry, None, "none"), durable=False)
         self.state, verdict = step(self.state, entry)
