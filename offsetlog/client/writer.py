@@ -117,7 +117,7 @@ class _Number(NamedTuple):
     seq: int
     born: int
     tries: list[tuple[str, list[int]]]
-    """(write id, numbers of the entries where it may have landed)."""
+    """(write id, numbers of the entries where it may have landed), of tries without an answer."""
 
 
 class Writer:
@@ -140,7 +140,9 @@ class Writer:
         try:
             return self._append(prepared, sender, hashed_with, life, number)
         except OffsetLogError as error:
-            if error.may_have_landed:
+            if number.tries:
+                # Whatever went wrong this time, an earlier try may be there.
+                error.may_have_landed = True
                 self._open[sender.app] = number
                 while len(self._open) > KEYS_REMEMBERED:
                     del self._open[next(iter(self._open))]
@@ -151,7 +153,12 @@ class Writer:
     ) -> Receipt:
         chain = self.chain
         born, condemned = number.born, 0
+        if number.tries:
+            chain.refresh()
         while True:
+            known = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
+            if known is not None and sender.seq <= known.seq:
+                return self._known(prepared, sender)
             body = Append(
                 sender.app,
                 sender.seq,
@@ -179,6 +186,8 @@ class Writer:
             elif verdict.reason == Reason.CONDEMNED and condemned < CONDEMNED_TRIES:
                 condemned += 1
             else:
+                # What is void for good here is void at the names of earlier tries as well.
+                number.tries.clear()
                 raise _refused(chain.state, verdict)
 
     def _land(self, body: Append, prepared: Prepared, number: _Number) -> Landed:
@@ -189,8 +198,13 @@ class Writer:
             table = _inline_table(prepared)
         compression = parse_config(dict(chain.state.config)).compression
         tried: list[int] = []
-        number.tries.append((entry.write_id, tried))
-        return chain.land(entry, entry_format.encode(entry, table, compression), tried)
+        data = entry_format.encode(entry, table, compression)
+        try:
+            return chain.land(entry, data, tried)
+        except OffsetLogError:
+            if tried:
+                number.tries.append((entry.write_id, tried))
+            raise
 
     def _landed_before(self, number: _Number) -> Receipt | None:
         """Where an earlier try of this number landed and counted, if one did."""

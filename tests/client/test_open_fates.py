@@ -72,6 +72,26 @@ def test_an_entry_that_landed_and_cannot_be_folded_yet_may_have_landed():
     assert values_of(handle) == [b"y", b"x"]
 
 
+def test_a_retry_that_fails_does_not_deny_what_the_first_try_landed():
+    """Segments are written again for a retry, and there the disk is full."""
+    store, handle = topic()
+    big = batch(b"x" * 300_000)
+    store.script = ["lost"] + ["unknown"] * 4
+    with pytest.raises(StorageError):
+        send(handle, big, 1)
+    store.put = _full  # type: ignore[method-assign]
+    store.fail_reads = 1
+    with pytest.raises(StorageError) as error:
+        send(handle, big, 1)
+    assert error.value.may_have_landed
+    receipt = send(handle, big, 1)
+    assert (receipt.entry, receipt.duplicate) == (1, True)
+
+
+def _full(name: str, data: bytes, durable: bool = True) -> None:
+    raise StorageError(f"Could not write {name}: the disk is full.")
+
+
 def test_a_leap_to_a_newer_snapshot_does_not_pass_an_entry_on_its_way():
     store, handle = topic()
     _, other = topic(root=store._root, create=False)
@@ -129,7 +149,7 @@ def test_a_forgotten_sender_that_never_landed_sends_again():
     _, other = topic(root=store._root, create=False)
     other.decide(Trim(((0, 0),)))
     other.decide(Expire(other.chain.state.tip))
-    assert send(handle, batch(b"x"), 1).entry == 4
+    assert send(handle, batch(b"x"), 1).entry == 3
     assert values_of(handle) == [b"x"]
 
 
