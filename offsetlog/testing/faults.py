@@ -1,0 +1,64 @@
+"""What can go wrong in a simulated history, and how often; all of it is drawn from the seed.
+
+Invariants:
+
+1. A ``Faults`` value says everything: the same value and seed give the same history.
+2. Rates are chances for each storage call or step, so they are small.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+
+class Faults(NamedTuple):
+    """Chances; 0 switches a fault off."""
+
+    crash: float = 0.0
+    """A process dies before or after any storage call; what it knew in memory is lost."""
+    lost: float = 0.0
+    """A put took effect and its answer is lost."""
+    never: float = 0.0
+    """A put is lost on its way; nobody is told."""
+    late: float = 0.0
+    """A put (or a delete) takes effect later, also long after its sender was told Unknown."""
+    hidden: float = 0.0
+    """The client library retries a lost answer itself, and meets its own file: Conflict."""
+    refused: float = 0.0
+    """A clear refusal, as from a full disk: nothing happened."""
+    reads: float = 0.0
+    """A read, listing or look fails."""
+    freeze: float = 0.0
+    """A process stands still for a while, also for longer than the grace period."""
+    jump: float = 0.0
+    """Nothing happens for a long time."""
+    caches: float = 0.0
+    """A snapshot, leaf or hint goes missing, breaks, or comes back as it was before."""
+
+
+NO_FAULTS = Faults()
+_HIGHEST = Faults(
+    crash=0.006,
+    lost=0.12,
+    never=0.08,
+    late=0.12,
+    hidden=0.15,
+    refused=0.05,
+    reads=0.02,
+    freeze=0.02,
+    jump=0.01,
+    caches=0.02,
+)
+
+
+def drawn(rng: random.Random) -> Faults:
+    """Some histories have everything at once, most have a few kinds, some are calm."""
+    share = rng.choice((0.0, 0.3, 0.5, 1.0))
+    return Faults(
+        *(high * rng.uniform(0.2, 1.0) if rng.random() < share else 0.0 for high in _HIGHEST)
+    )
+
+
+def without(faults: Faults, name: str) -> Faults:
+    return faults._replace(**{name: 0.0})
