@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from .errors import InvalidRequestError
@@ -153,6 +154,12 @@ def _choice(key: str, value: object) -> str:
     raise InvalidRequestError(
         f"{key} cannot be {value!r}.", f"Allowed: {', '.join(repr(c) for c in _CHOICES[key])}."
     )
+
+
+@lru_cache(maxsize=256)
+def settings_of(stored: tuple[tuple[str, str], ...]) -> TopicConfig:
+    """``parse_config`` of a config as a state holds it, which is asked for with every append."""
+    return parse_config(dict(stored))
 
 
 def parse_config(stored: Mapping[str, str]) -> TopicConfig:
