@@ -111,7 +111,10 @@ class Log:
         """Delete a topic. Its chain stays, so that its offsets are never given twice; ``purge``
         removes everything, which is safe only when nobody reads or writes the topic any more."""
         handle = self.topic_handle(name)
-        admin.delete(handle)
+        state = handle.raw_state()
+        deleted_before = state.topic == name and not state.alive
+        if not (purge and deleted_before):
+            admin.delete(handle)
         if purge:
             self.store.delete_tree(names.topic_folder(name))
             with self._lock:
