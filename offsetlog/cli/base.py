@@ -25,7 +25,7 @@ CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 def _noted(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         session = ctx.find_object(Session)
-        if session is None or value in (None, False, ()):
+        if session is None or value is None or value is False or value == ():
             return
         if name == "storage":
             session.storage.update(value)

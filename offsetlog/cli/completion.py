@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
     $ offsetlog completion fish > /tmp/offsetlog.fish
     """,
 )
-@click.argument("shell", type=click.Choice(SHELLS))
+@click.argument("shell", metavar="SHELL", type=click.Choice(SHELLS))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script for a shell.

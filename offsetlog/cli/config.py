@@ -30,8 +30,8 @@ class Settings(NamedTuple):
 
 def load(named: str | None) -> Settings:
     """What the settings file says; nothing if there is none."""
-    path = named or os.environ.get(CONFIG_VARIABLE)
-    if path:
+    path = os.environ.get(CONFIG_VARIABLE) or None if named is None else named
+    if path is not None:
         return read(Path(path))
     for place in PLACES:
         if Path(place).is_file():

@@ -20,7 +20,7 @@ import click
 
 from ..errors import OffsetOutOfRangeError
 from .base import Command
-from .params import TOPIC, OffsetOrTime, Separator, Start
+from .params import TOPIC, OffsetOrTime, Separator, Start, Whole
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ REMOTE_INTERVAL_MS = 500
     metavar="earliest|latest|OFFSET|TIMESTAMP", help="Where to begin.",
 )  # fmt: skip
 @click.option(
-    "--partition", "partitions", type=click.IntRange(min=0), multiple=True, metavar="P",
+    "--partition", "partitions", type=Whole(0), multiple=True, metavar="P",
     help="Read only this one; may be repeated.",
 )  # fmt: skip
-@click.option("--max", "most", type=click.IntRange(min=1), metavar="N", help="End after N records.")
+@click.option("--max", "most", type=Whole(1), metavar="N", help="End after N records.")
 @click.option("--follow", is_flag=True, help="Wait for new records, until Ctrl-C.")
 @click.option("--key-separator", type=Separator(), help="Print KEY, this text, VALUE.")
 @click.option(

@@ -10,6 +10,7 @@ import click
 from .base import Command
 from .failures import FAILED, say
 from .output import print_json
+from .params import Whole
 from .session import Session, pass_session
 
 SECONDS = 20.0
@@ -26,9 +27,7 @@ SECONDS = 20.0
     "--seconds", type=click.FloatRange(3, 3600), default=SECONDS, show_default=True,
     help="How long the producers send.",
 )  # fmt: skip
-@click.option(
-    "--producers", type=click.IntRange(1, 16), default=3, show_default=True, help="How many."
-)
+@click.option("--producers", type=Whole(1, 16), default=3, show_default=True, help="How many.")
 @click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
 @pass_session
 @click.pass_context

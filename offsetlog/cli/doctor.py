@@ -21,6 +21,7 @@ import click
 from .base import Command
 from .failures import FAILED, say
 from .output import print_json, print_table, progress
+from .params import Whole
 from .session import Place, Session, pass_session
 
 if TYPE_CHECKING:
@@ -55,11 +56,9 @@ class Fact(NamedTuple):
     $ offsetlog --root /data/log doctor --processes 4 --rounds 20 --seconds 20
     """,
 )
+@click.option("--processes", type=Whole(2, 64), default=8, show_default=True, help="How many race.")
 @click.option(
-    "--processes", type=click.IntRange(2, 64), default=8, show_default=True, help="How many race."
-)
-@click.option(
-    "--rounds", type=click.IntRange(2, 10_000), default=50, show_default=True,
+    "--rounds", type=Whole(2, 10_000), default=50, show_default=True,
     help="How many names they race for.",
 )  # fmt: skip
 @click.option(

@@ -62,7 +62,7 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 def _usage(error: click.UsageError) -> str:
     text = error.format_message().rstrip()
-    if text[-1:] not in ".?)!":
+    if not text.endswith((".", "?", "?)", "!")):
         text += "."
     if error.ctx is None:
         return text

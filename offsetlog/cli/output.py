@@ -54,7 +54,7 @@ def _rich_table(
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
     for title, to_right in zip(titles, right, strict=True):
         table.add_column(title, justify="right" if to_right else "left", overflow="fold")
     for row in cells:

@@ -132,6 +132,23 @@ class Duration(_Param):
         return found
 
 
+class Whole(_Param):
+    """A whole number, from ``low`` on."""
+
+    name = "N"
+
+    def __init__(self, low: int, high: int | None = None) -> None:
+        self._low = low
+        self._high = high
+
+    def parse(self, text: str) -> int:
+        number = int(text) if _WHOLE.fullmatch(text) else None
+        if number is None or number < self._low or number > (self._high or MAX_OFFSET):
+            end = "" if self._high is None else f" to {self._high}"
+            raise ValueError(f"{text!r} is not a whole number from {self._low}{end}.")
+        return number
+
+
 class PartitionOffsets(_Param):
     """{partition: offset} from ``0:120,1:80``; -1 stands for the end."""
 

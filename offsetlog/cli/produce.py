@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from ..errors import InvalidRequestError, OffsetLogError
+from ..errors import InvalidRequestError, OffsetLogError, UnknownTopicError
 from .base import Command
 from .output import print_json
-from .params import TOPIC, Separator
+from .params import TOPIC, Separator, Whole
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ class Answers(threading.Thread):
         self._printing = printing
         self._json = as_json
         self.acknowledged = 0
+        self.behind = 0
+        """How many of them stand behind the line that failed."""
         self.failed_line = 0
         self.error: OffsetLogError | None = None
         self.no_reader: OSError | None = None
@@ -127,6 +129,7 @@ class Answers(threading.Thread):
                         self.error, self.failed_line = error, line
                     continue
                 self.acknowledged += 1
+                self.behind += self.error is not None
                 if self.error is None and self._printing:
                     places.append(
                         f'{{"partition": {told.partition}, "offset": {told.offset}}}\n'
@@ -157,7 +160,7 @@ class Answers(threading.Thread):
 )
 @click.argument("topic", metavar="TOPIC", type=TOPIC)
 @click.option("--file", "path", type=click.Path(), metavar="FILE", help="Read it, not stdin.")
-@click.option("--partition", type=click.IntRange(min=0), help="Send everything there.")
+@click.option("--partition", type=Whole(0), help="Send everything there.")
 @click.option("--acks", is_flag=True, help="Print PARTITION<TAB>OFFSET for each line, in order.")
 @click.option("--key-separator", type=Separator(), help="Lines are KEY, this text, VALUE.")
 @click.option("--parse-headers", is_flag=True, help="Lines begin with headers: NAME:VALUE,...")
@@ -204,7 +207,13 @@ def command(
     source = _source(path)
     try:
         with session.open() as log:
-            limit = int(log.topic(topic).describe().settings["max.message.bytes"])
+            told = log.topic(topic).describe()
+            count = len(told.partitions)
+            if partition is not None and partition >= count:
+                raise UnknownTopicError(
+                    f"Topic {topic!r} has no partition {partition}.", f"It has {count}, from 0."
+                )
+            limit = int(told.settings["max.message.bytes"])
             with log.producer() as producer:
                 answers = Answers(acks, session.json)
                 sent = _Sending(producer, topic, partition, shape, answers)
@@ -278,8 +287,13 @@ class _Sending:
 
     def _failure(self, line: int, error: OffsetLogError) -> OffsetLogError:
         message = f"Line {line}: {error.message}"
-        hint = f"{error.hint} {self._answers.acknowledged} lines were written."
-        return type(error)(message, hint.strip(), may_have_landed=error.may_have_landed)
+        behind = self._answers.behind
+        written = f"{self._answers.acknowledged - behind} lines before it were written"
+        if behind:
+            written += f", and {behind} behind it"
+        return type(error)(
+            message, f"{error.hint} {written}.".strip(), may_have_landed=error.may_have_landed
+        )
 
 
 def read_lines(source: BinaryIO, limit: int) -> Iterator[list[bytes]]:

@@ -47,8 +47,10 @@ class Session:
         """Where the log is."""
         from .config import load
 
+        if self.root == "":
+            raise InvalidRequestError("--root is empty.", "Give a path or a URL, or leave it out.")
         settings = load(self.config)
-        given = self.root or os.environ.get(ROOT_VARIABLE)
+        given = self.root or os.environ.get(ROOT_VARIABLE) or None
         url = given or settings.root
         if not url:
             raise InvalidRequestError(

@@ -9,7 +9,7 @@ import click
 from ..errors import InvalidRequestError, TopicExistsError, UnknownTopicError
 from .base import Command, Group, need_command
 from .output import print_json, print_table
-from .params import TOPIC, KeyValue
+from .params import TOPIC, KeyValue, Whole
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -49,9 +49,7 @@ def _settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """,
 )
 @click.argument("topic", metavar="NAME")
-@click.option(
-    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="How many."
-)
+@click.option("--partitions", type=Whole(1), default=1, show_default=True, help="How many.")
 @click.option(
     "--config", "settings", type=KeyValue(), multiple=True, metavar="K=V",
     help="A setting, such as retention.ms=86400000; may be repeated.",
@@ -178,7 +176,7 @@ def _describe(told: TopicInfo) -> None:
     """,
 )
 @click.argument("topic", metavar="NAME", type=TOPIC)
-@click.option("--partitions", type=click.IntRange(min=1), help="The new count; it only grows.")
+@click.option("--partitions", type=Whole(1), help="The new count; it only grows.")
 @click.option(
     "--config", "settings", type=KeyValue(), multiple=True, metavar="K=V",
     help="A setting to change; may be repeated.",
@@ -228,13 +226,13 @@ def delete(session: Session, topic: str, purge: bool, yes: bool, if_exists: bool
 
     Its history stays, so that a topic that is created again under its name goes on with new
     offsets and nothing old is taken for new; its records are removed by 'offsetlog maintain'.
-    --purge removes everything at once, and is safe only when nobody reads or writes the topic.
+    --purge removes everything at once, also of a topic that was deleted before, and is safe only
+    when nobody reads or writes it.
     """
+    if purge and not yes:
+        _ask(topic)
     with session.open() as log:
         try:
-            log.topic(topic)
-            if purge and not yes:
-                _ask(topic)
             log.delete_topic(topic, purge=purge)
             done = True
         except UnknownTopicError:
