@@ -41,40 +41,36 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
     data = np.zeros(size + 4, np.uint8)
     if raw is not None and size:
         data[:size] = np.frombuffer(raw, np.uint8, size)
+    # Words begin at any byte: a view whose neighbours overlap reads each with one gather.
+    words = np.ndarray((size + 1,), "<u4", data.data, strides=(1,))
     starts = offsets[:-1].astype(np.int64)
     lengths = np.diff(offsets)
     first = int(lengths[0])
     if (lengths == first).all():
-        return _hash(data, starts, first)
+        return _hash(words, starts, first)
     out = np.empty(len(lengths), np.uint32)
     for length in np.unique(lengths):
         at = np.flatnonzero(lengths == length)
-        out[at] = _hash(data, starts[at], int(length))
+        out[at] = _hash(words, starts[at], int(length))
     return out
 
 
 def _hash(
-    data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], length: int
+    words: npt.NDArray[np.uint32], starts: npt.NDArray[np.int64], length: int
 ) -> npt.NDArray[np.uint32]:
     """murmur2 of the values of one length that begin at ``starts``."""
     h = np.full(len(starts), _SEED ^ np.uint32(length), np.uint32)
-    for at in range(0, length - length % 4, 4):
-        k = _word(data, starts + at, 4) * _M
+    whole = length - length % 4
+    for at in range(0, whole, 4):
+        k = words[starts + at] * _M
         k ^= k >> np.uint32(24)
-        h = (h * _M) ^ (k * _M)
+        k *= _M
+        h *= _M
+        h ^= k
     if length % 4:
-        h ^= _word(data, starts + (length - length % 4), length % 4)
+        h ^= words[starts + whole] & np.uint32((1 << 8 * (length % 4)) - 1)
         h *= _M
     h ^= h >> np.uint32(13)
     h *= _M
     h ^= h >> np.uint32(15)
     return h
-
-
-def _word(
-    data: npt.NDArray[np.uint8], at: npt.NDArray[np.int64], count: int
-) -> npt.NDArray[np.uint32]:
-    word = data[at].astype(np.uint32)
-    for i in range(1, count):
-        word |= data[at + i].astype(np.uint32) << np.uint32(8 * i)
-    return word

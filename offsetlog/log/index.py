@@ -18,6 +18,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from .entry import SegmentRef
@@ -29,6 +30,8 @@ FULL_LEAF = LEAF_EXTENTS // 2
 """A leaf of this many is left alone from then on."""
 
 INLINE, WRITTEN, REWRITTEN = 0, 1, 2
+_WIDTHS = {"ids": 16, "write_ids": 16, "sums": 8}
+_base = attrgetter("base")
 
 
 class LeafRef(NamedTuple):
@@ -227,19 +230,19 @@ def publish(
     ``tails`` gives, for each partition, its log start offset and its extents since
     ``index.seq``; ``merged`` holds the loaded leaves that ``leaves_to_merge`` asked for.
     """
-    fresh: list[Extent] = []
+    fresh: list[_Source] = []
     kept: list[range | list[Fence]] = []
     for partition, (start, tail) in enumerate(tails):
         young = list(tail)
         span = _span(index, partition)
         if _untouched(index, span, start, young, merged):
             kept.append(span)
-            fresh += young
+            if young:
+                fresh.append(_Source(young[0].base, leaf_of(young), range(len(young))))
             continue
         visible = _visible([index.fence(i) for i in span], start, young)
         kept.append([fence for fence in visible if fence.leaf not in merged])
-        again = [fence for fence in visible if fence.leaf in merged]
-        fresh += sorted(young + _extents_of(again, merged), key=lambda e: e.base)
+        fresh += _sources(young, [f for f in visible if f.leaf in merged], merged)
     refs, fences, leaves = _new_leaves(fresh, uids)
     used = _used_leaves(index, kept)
     position = {old: new for new, old in enumerate(used)}
@@ -340,44 +343,101 @@ def _cut(fence: Fence, base: int, end: int) -> Fence:
     )
 
 
-def _extents_of(fences: list[Fence], leaves: Mapping[int, Leaf]) -> list[Extent]:
-    return [
-        leaves[fence.leaf].extent(i)
-        for fence in fences
-        for i in leaves[fence.leaf].span(fence.partition, fence.base, fence.end)
-    ]
+class _Source(NamedTuple):
+    """Extents of one partition for a new leaf: those at ``span`` of a leaf."""
+
+    base: int
+    leaf: Leaf
+    span: range
+
+
+def _sources(
+    young: list[Extent], fences: list[Fence], merged: Mapping[int, Leaf]
+) -> list[_Source]:
+    """The young extents of a partition and those of its merged fences, by offset."""
+    out = []
+    for fence in fences:
+        leaf = merged[fence.leaf]
+        out.append(_Source(fence.base, leaf, leaf.span(fence.partition, fence.base, fence.end)))
+    edges = [fence.base for fence in fences]
+    low = 0
+    while low < len(young):
+        # A run of young extents that no merged fence interrupts.
+        following = bisect_right(edges, young[low].base)
+        limit = edges[following] if following < len(edges) else None
+        high = len(young) if limit is None else bisect_left(young, limit, low, key=_base)
+        run = young[low:high]
+        out.append(_Source(run[0].base, leaf_of(run), range(len(run))))
+        low = high
+    return sorted(out, key=_base)
 
 
 def _new_leaves(
-    extents: list[Extent], uids: Iterator[str]
+    sources: list[_Source], uids: Iterator[str]
 ) -> tuple[list[LeafRef], list[Fence], list[tuple[str, Leaf]]]:
+    """Leaves of all sources, copied a span at a time, each of at most ``LEAF_EXTENTS``."""
     refs: list[LeafRef] = []
     fences: list[Fence] = []
     leaves: list[tuple[str, Leaf]] = []
-    for low in range(0, len(extents), LEAF_EXTENTS):
-        piece = extents[low : low + LEAF_EXTENTS]
+    waiting = list(reversed(sources))
+    while waiting:
+        taken: list[_Source] = []
+        room = LEAF_EXTENTS
+        while waiting and room:
+            source = waiting.pop()
+            if len(source.span) > room:
+                waiting.append(source._replace(span=source.span[room:]))
+                source = source._replace(span=source.span[:room])
+            taken.append(source)
+            room -= len(source.span)
         uid = next(uids)
-        fences += _fences(piece, len(refs))
-        refs.append(LeafRef(uid, len(piece)))
-        leaves.append((uid, leaf_of(piece)))
+        leaf = _join(taken)
+        fences += _fences(leaf, len(refs))
+        refs.append(LeafRef(uid, leaf.extents))
+        leaves.append((uid, leaf))
     return refs, fences, leaves
 
 
-def _fences(extents: Sequence[Extent], leaf: int) -> list[Fence]:
+def _join(sources: list[_Source]) -> Leaf:
+    columns = []
+    for name in Leaf._fields:
+        width = _WIDTHS.get(name)
+        if width is None:
+            column = _ints()
+            for source in sources:
+                column.extend(getattr(source.leaf, name)[source.span.start : source.span.stop])
+            columns.append(column)
+        else:
+            columns.append(
+                b"".join(
+                    getattr(s.leaf, name)[width * s.span.start : width * s.span.stop]
+                    for s in sources
+                )
+            )
+    return Leaf(*columns)  # type: ignore[arg-type]  # integers first, blobs last
+
+
+def _fences(leaf: Leaf, position: int) -> list[Fence]:
     """One fence for each unbroken run of extents of a partition."""
     out: list[Fence] = []
-    for e in extents:
-        last = out[-1] if out else None
-        if last is not None and last.partition == e.partition and last.end == e.base:
-            out[-1] = last._replace(
-                end=e.end,
-                records=last.records + e.records,
-                bytes=last.bytes + e.bytes,
-                min_ts=min(last.min_ts, e.min_ts),
-                max_ts=max(last.max_ts, e.max_ts),
-            )
-        else:
+    count = leaf.extents
+    low = 0
+    while low < count:
+        partition = leaf.partition[low]
+        stop = bisect_right(leaf.partition, partition, low)
+        broken = [i for i in range(low + 1, stop) if leaf.base[i] != leaf.end[i - 1]]
+        for a, b in zip([low, *broken], [*broken, stop], strict=True):
             out.append(
-                Fence(e.partition, leaf, e.base, e.end, e.records, e.bytes, e.min_ts, e.max_ts)
+                Fence(
+                    partition,
+                    position,
+                    leaf.base[a],
+                    leaf.end[b - 1],
+                    sum(leaf.records[a:b]),
+                    sum(leaf.bytes[a:b]),
+                    min(leaf.min_ts[a:b]),
+                    max(leaf.max_ts[a:b]),
+                )
             )
+        low = stop
     return out
