@@ -1,0 +1,150 @@
+"""Facts as rows of the offsets table, and back; the checkpoint of what they add up to.
+
+Rules of this module:
+
+1. The columns are ``Fact``'s fields, under their names; ``committed_at`` is a timestamp, so
+   that every reader of the table shows a time.
+2. ``version`` and ``place`` are columns: compaction may put rows elsewhere and in another
+   order, and their order survives it.
+3. A row that no version of this library writes is ``CorruptLogError``; it is never skipped.
+4. A stored checkpoint carries its own checksum and the id of the table that it was made of. One
+   that does not fit is no checkpoint: it costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from ..errors import CorruptLogError, OffsetLogError
+from ..group.checkpoint import from_plain, to_plain
+from ..group.facts import Fact
+from ..group.state import Table
+from . import strict_json
+
+SCHEMA = pa.schema(
+    [
+        pa.field("group", pa.string()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("metadata", pa.string()),
+        pa.field("committed_at", pa.timestamp("us", "UTC")),
+        pa.field("generation", pa.int64()),
+        pa.field("reset", pa.int64()),
+        pa.field("member", pa.string()),
+        pa.field("kind", pa.string()),
+        pa.field("write_id", pa.string()),
+        pa.field("version", pa.int64()),
+        pa.field("place", pa.int32()),
+    ]
+)
+NULLABLE = frozenset({"topic", "partition", "offset", "member"})
+_TIME = SCHEMA.get_field_index("committed_at")
+_MOST_ROWS = 5_000_000
+
+
+def to_arrow(facts: Sequence[Fact]) -> pa.Table:
+    columns = list(zip(*facts, strict=True)) if facts else [()] * len(SCHEMA)
+    columns[_TIME] = [ms * 1000 for ms in columns[_TIME]]
+    arrays = [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA)
+
+
+def from_arrow(table: pa.Table, where: str) -> list[Fact]:
+    """The facts of a file's rows, in the order that they lie there."""
+    try:
+        table = table.select(SCHEMA.names).cast(SCHEMA)
+    except (KeyError, pa.ArrowInvalid) as error:
+        raise CorruptLogError(
+            f"{where} does not hold the offsets table's columns: {error}.",
+            "Rows of this table are written by offsetlog only: delete those that are not.",
+        ) from None
+    for name in SCHEMA.names:
+        if name not in NULLABLE and table.column(name).null_count:
+            raise CorruptLogError(
+                f"{where} holds a row without {name!r}.",
+                "Rows of this table are written by offsetlog only: delete those that are not.",
+            )
+    columns = [c.to_pylist() for c in table.set_column(
+        _TIME, "committed_at", table.column(_TIME).cast(pa.int64())
+    ).columns]  # fmt: skip
+    columns[_TIME] = [us // 1000 for us in columns[_TIME]]
+    return [Fact(*row) for row in zip(*columns, strict=True)]
+
+
+def same_schema(found: pa.Schema) -> bool:
+    """Whether a table's columns are ours; more of them than we know are none of our business,
+    but a missing one, or one of another type, is."""
+    for field in SCHEMA:
+        at = found.get_field_index(field.name)
+        if at < 0 or _plain(found.field(at).type) != _plain(field.type):
+            return False
+    return True
+
+
+def _plain(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "timestamp" if kind.tz else "time without a zone"
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return "string"
+    return str(kind)
+
+
+# --- facts as one text, for tables without Delta --------------------------------------------
+
+
+def encode_facts(facts: Sequence[Fact]) -> bytes:
+    return _sealed({"facts": [list(fact) for fact in facts]})
+
+
+def decode_facts(data: bytes, where: str) -> tuple[Fact, ...]:
+    told = _opened(data, where)
+    rows = strict_json.items(told.get("facts"), where, _MOST_ROWS)
+    return tuple(_fact(row, where) for row in rows)
+
+
+_SORTS = (str, (str, None), (int, None), (int, None), str, int, int, int, (str, None), str, str,
+          int, int)  # fmt: skip
+
+
+def _fact(row: object, where: str) -> Fact:
+    values = strict_json.items(row, where, len(_SORTS))
+    if len(values) != len(_SORTS):
+        raise CorruptLogError(f"{where}: a fact has {len(values)} fields.")
+    for value, sort in zip(values, _SORTS, strict=True):
+        allowed: Any = sort if isinstance(sort, tuple) else (sort,)
+        if (None if value is None else type(value)) not in allowed:
+            raise CorruptLogError(f"{where}: {str(value)[:60]!r} is out of place in a fact.")
+    return Fact(*values)
+
+
+# --- checkpoints ---------------------------------------------------------------------------
+
+
+def encode_checkpoint(table: Table, table_id: str) -> bytes:
+    return _sealed({"table": table_id, "state": to_plain(table)})
+
+
+def decode_checkpoint(data: bytes, where: str) -> tuple[str, Table] | None:
+    """(id of the table, state); None when it is not whole."""
+    try:
+        told = _opened(data, where)
+        return strict_json.string(told.get("table"), where), from_plain(told.get("state"))
+    except OffsetLogError:
+        return None
+
+
+def _sealed(body: dict[str, Any]) -> bytes:
+    data = strict_json.dumps(body)
+    return xxhash.xxh3_64_hexdigest(data).encode() + b"\n" + data
+
+
+def _opened(data: bytes, where: str) -> dict[str, Any]:
+    seal, _, body = data.partition(b"\n")
+    if seal.decode("latin-1") != xxhash.xxh3_64_hexdigest(body):
+        raise CorruptLogError(f"{where} is not what was written: its checksum differs.")
+    return strict_json.fields(strict_json.loads(body, where), where)

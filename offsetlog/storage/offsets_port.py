@@ -1,0 +1,114 @@
+"""What consumer groups ask of the place where their facts are kept.
+
+Rules of this port:
+
+1. A version is a number; facts are appended at exactly one, and whoever appends there first
+   has it for ever. ``append`` answers ``Committed``, ``Conflict`` (the version is taken, by
+   whomever) or ``Unknown`` (no answer came: it may be there, or may come to be).
+2. ``read(since)`` gives all facts after version ``since``, and the version up to which they
+   are complete. It costs what is new, not what ever was.
+3. ``checkpoint`` is a cache: an empty table when there is none, or none that reads whole.
+4. Heartbeats are small files beside the table that are overwritten; they are not part of it.
+5. Foreign exceptions do not pass: they become an error of ``offsetlog.errors``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from ..group.facts import Fact
+from ..group.state import Table
+from .ports import PutResult, Store
+
+HEARTBEATS = "_heartbeats"
+STATE_FILE = "_state/checkpoint.json"
+
+
+class News(NamedTuple):
+    """The facts after a version, complete up to ``version``; -1: there is no table."""
+
+    version: int
+    facts: tuple[Fact, ...]
+
+
+class Upkeep(NamedTuple):
+    """What one round of looking after the table did."""
+
+    version: int
+    files_compacted: int = 0
+    files_written: int = 0
+    files_deleted: int = 0
+
+
+class OffsetsPort(Protocol):
+    url: str
+    """Where the table is, fit to be shown."""
+
+    is_local: bool
+
+    def create(self) -> None:
+        """Make the table, as version 0 without facts, if there is none."""
+
+    def read(self, since: int) -> News:
+        """What is new since a version."""
+
+    def append(self, facts: Sequence[Fact], version: int) -> PutResult:
+        """Put facts at exactly this version, the one after the last that was read."""
+
+    def checkpoint(self) -> Table:
+        """The newest stored state."""
+
+    def store_checkpoint(self, table: Table) -> None:
+        """Store the state of a version; best effort."""
+
+    def tidy(self, version: int) -> None:
+        """A little upkeep, every so many versions, so that appends stay cheap."""
+
+    def maintain(self, table: Table, grace_ms: int) -> Upkeep:
+        """All the upkeep there is. What is deleted is older than the grace period."""
+
+    def beat(self, member: str, text: str) -> None:
+        """Overwrite a member's heartbeat."""
+
+    def look_at_beat(self, member: str) -> str | None:
+        """A member's heartbeat as it is now; None if there is none."""
+
+    def forget_beat(self, member: str) -> None:
+        """Delete a member's heartbeat."""
+
+    def beat_age_ms(self, member: str, now_ms: int) -> int | None:
+        """How old it is by the storage's clock; None if there is none."""
+
+    def close(self) -> None:
+        """Free what the port holds."""
+
+
+class Beats:
+    """Heartbeats on a store, the same for both tables."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self.store = store
+        self.folder = folder
+        self.is_local = store.is_local
+        self.url = f"{store.url}/{folder}" if folder else store.url
+
+    def _name(self, name: str) -> str:
+        return f"{self.folder}/{name}" if self.folder else name
+
+    def _beat_name(self, member: str) -> str:
+        return self._name(f"{HEARTBEATS}/{member}")
+
+    def beat(self, member: str, text: str) -> None:
+        self.store.put(self._beat_name(member), text.encode(), durable=False)
+
+    def look_at_beat(self, member: str) -> str | None:
+        data = self.store.get(self._beat_name(member))
+        return None if data is None else data[:256].decode("utf-8", "replace")
+
+    def forget_beat(self, member: str) -> None:
+        self.store.delete([self._beat_name(member)])
+
+    def beat_age_ms(self, member: str, now_ms: int) -> int | None:
+        info = self.store.info(self._beat_name(member))
+        return None if info is None else now_ms - info.modified_ms
