@@ -61,6 +61,7 @@ class Chain:
         self.open_stored: Callable[[int], State | None] | None = None
         """Gives the newest stored state whose tip is at most a number."""
         self._put_seconds = 0.0
+        self._hits = 0
         self._not_before = 0.0
 
     # --- reading ---------------------------------------------------------------------------
@@ -118,6 +119,16 @@ class Chain:
                 if found < width:
                     return self.state
                 width = min(WINDOW, 2 * width) if self._pool is not None else 1
+
+    def advance(self) -> State:
+        """Fold what is there of the next names, in one go: an idle look is one request, and so
+        is a look that finds one new entry. Who is far behind asks for more with each look."""
+        with self._lock:
+            # Two hits in a row may be chance; from the third on there is a backlog.
+            width = 1 if self._pool is None else min(WINDOW, 2 ** max(0, self._hits - 2))
+            full = self._fold_window(width) == width
+            self._hits = self._hits + 1 if full else 0
+            return self.state
 
     def read_entry(self, number: int) -> StoredEntry | None:
         """An entry as it is stored: from memory if it was folded lately, else one request."""

@@ -234,16 +234,17 @@ class Consumer:
             raise InvalidRequestError("Nothing is assigned.", "Call subscribe() or assign().")
         env = self._host.env
         deadline = env.monotonic() + timeout
+        moved = True
         looked = False
         while True:
-            found = self._gather(most, looked)
+            found = self._gather(most)
             if found:
                 return found
-            if looked and env.monotonic() >= deadline:
-                return []
-            if looked:
+            if looked and not moved:
+                if env.monotonic() >= deadline:
+                    return []
                 env.sleep(min(self._idle_pause(), max(0.0, deadline - env.monotonic())))
-            self._look()
+            moved = self._look()
             looked = True
 
     def _idle_pause(self) -> float:
@@ -252,18 +253,23 @@ class Consumer:
         local = all(self._handle(tp.topic).chain.store.is_local for tp in self._positions)
         return LOCAL_PAUSE if local else REMOTE_PAUSE
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         """One request for each topic: is there anything new?"""
+        moved = False
         topics = dict.fromkeys([*self._subscribed, *(tp.topic for tp in self._positions)])
         for topic in topics:
-            state = self._handle(topic).state()
+            handle = self._handle(topic)
+            before = handle.chain.state.tip
+            state = handle.glance()
+            moved |= state.tip > before
             known = self._counts.get(topic)
             if known is not None and state.partitions > known:
                 for partition in range(known, state.partitions):
                     self._positions[TopicPartition(topic, partition)] = state.start(partition)
                 self._counts[topic] = state.partitions
+        return moved
 
-    def _gather(self, most: int, looked: bool) -> list[tuple[TopicPartition, Batch, int, int]]:
+    def _gather(self, most: int) -> list[tuple[TopicPartition, Batch, int, int]]:
         """What is at hand or known to be there, from each partition in turn."""
         order = [tp for tp in self._positions if tp not in self._paused]
         turn = self._turn % max(1, len(order))

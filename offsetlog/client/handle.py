@@ -17,7 +17,7 @@ from ..format.names import topic_folder
 from ..log.entry import Body, Counted, Entry, Void
 from ..log.state import State
 from ..storage.ports import Store
-from ..values import TopicConfig, parse_config
+from ..values import TopicConfig, settings_of
 from .chain import Chain, Landed
 from .env import Env
 from .reader import Reader
@@ -43,6 +43,17 @@ class TopicHandle:
             raise unknown_topic(self.name, state)
         return state
 
+    def glance(self) -> State:
+        """The topic's state after one look, which need not reach the end of the chain."""
+        with self._lock:
+            opened = self._opened
+        if not opened:
+            return self.state()
+        state = self.chain.advance()
+        if not state.alive or state.topic != self.name:
+            raise unknown_topic(self.name, state)
+        return state
+
     def raw_state(self) -> State:
         """The state whether or not the topic exists."""
         self._open_or_refresh(True)
@@ -59,7 +70,7 @@ class TopicHandle:
 
     @property
     def config(self) -> TopicConfig:
-        return parse_config(dict(self.chain.state.config))
+        return settings_of(self.chain.state.config)
 
     def propose(self, body: Body) -> Landed:
         """Land an entry without rows, other than an append."""
