@@ -39,6 +39,7 @@ class FsspecStore:
     def __init__(self, protocol: str, root: str, url: str, options: Mapping[str, Any]) -> None:
         self._protocol = protocol
         self._root = root.rstrip("/")
+        self._is_rooted = bool(root)
         self._options = dict(options)
         self._redact = Redactor(url, options)
         self.url = safe_url(url).rstrip("/")
@@ -62,7 +63,9 @@ class FsspecStore:
             self._raise(error, "open", "")
 
     def _path(self, name: str) -> str:
-        return f"{self._root}/{name}" if name else self._root
+        if not name:
+            return self._root
+        return f"{self._root}/{name}" if self._is_rooted else name
 
     def _raise(self, error: BaseException, doing: str, name: str) -> NoReturn:
         if isinstance(error, OffsetLogError):

@@ -46,6 +46,7 @@ _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _READ = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 _WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 _TMPFILE = getattr(os, "O_TMPFILE", 0)
+_HAS_OPEN_FOLDERS = bool(getattr(os, "O_DIRECTORY", 0)) and os.open in os.supports_dir_fd
 _KEPT_FOLDERS = 64
 _CHUNK = 1 << 30
 _NO_TMPFILE = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
@@ -176,7 +177,7 @@ class LocalStore:
     is_local = True
 
     def __init__(self, root: str, *, unnamed_temporaries: bool = True) -> None:
-        if not _FOLDER or os.open not in os.supports_dir_fd:
+        if not _HAS_OPEN_FOLDERS:
             raise InvalidRequestError(
                 "This system can't resolve names from open folders.",
                 "A log on a local disk needs Linux, macOS or another POSIX system.",
@@ -311,22 +312,17 @@ class LocalStore:
     # -- folders
 
     def _open(self, folder_name: str, last: str) -> int | None:
-        folder = self._known.get(folder_name) or self._folder(folder_name)
-        for again in (True, False):
-            if folder is None:
-                return None
-            try:
-                return os.open(last, _READ, dir_fd=folder.fd)
-            except FileNotFoundError:
-                now = self._folder(folder_name) if again else None
-                if now is folder:
-                    return None
-                folder = now
-            except OSError as error:
-                if error.errno in (errno.ELOOP, errno.EMLINK):
-                    raise _symlink(join(folder_name, last)) from None
-                raise
-        return None
+        folder = self._folder(folder_name)
+        if folder is None:
+            return None
+        try:
+            return os.open(last, _READ, dir_fd=folder.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EMLINK):
+                raise _symlink(join(folder_name, last)) from None
+            raise
 
     def _folder(self, folder: str) -> _Folder | None:
         """The folder as it is now, open; None if there is none."""

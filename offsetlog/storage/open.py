@@ -49,7 +49,6 @@ _REASONS = {
     "arrow_hdfs": "its create was not proven to decide a race through Arrow.",
     "webhdfs": "its create was not proven to decide a race.",
     "dbfs": "its create was not proven to decide a race.",
-    "sshfs": "sshfs renames over what is there; sftp:// (fsspec's own, with paramiko) is safe.",
     "reference": "a set of references is only read.",
     "simplecache": "a cache of files would answer for the files themselves.",
     "filecache": "a cache of files would answer for the files themselves.",
@@ -179,11 +178,8 @@ def _installed(protocol: str, package: str, extra: str, url: str) -> None:
 
 
 def _cannot_open(url: str, error: Exception, redact: Redactor) -> InvalidRequestError:
-    import fsspec
-
-    known = [name for name in _WAYS if name in fsspec.registry.known_implementations]
     return InvalidRequestError(
         f"{redact(safe_url(url))} can't be opened: {redact(error)}.",
-        f"Known to work: a local path, memory, {', '.join(sorted(known))}; "
+        f"Known to work: a local path, memory, {', '.join(sorted(_WAYS))}; "
         "others need their fsspec package.",
     )

@@ -43,12 +43,15 @@ _SHAPES = (
     (re.compile(r"(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]*KEY-----|$)"), HIDDEN),
 )
 _LONGEST = 600
+_CONTAINERS = ("abfs://", "abfss://", "az://", "adl://", "wasb://", "wasbs://")
 
 
 def safe_url(url: str) -> str:
     """The URL as it may be shown: no user part, no query."""
-    bare = re.sub(r"(?<=://)[^/@]*@", "", url)
-    return bare.split("?", 1)[0]
+    user, bare = _split_user(url)
+    # A container's name stands where others have a user; a password would follow a colon.
+    shown = url if user and ":" not in user and url.startswith(_CONTAINERS) else bare
+    return shown.split("?", 1)[0]
 
 
 class Redactor:
@@ -94,14 +97,29 @@ def _values(options: Mapping[str, object]) -> Iterable[str]:
 
 
 def _of_url(url: str) -> Iterable[str]:
-    user = re.search(r"://([^/@]*)@", url)
-    if user:
-        for part in (user[1], *user[1].split(":", 1)):
-            yield part
-            yield unquote(part)
+    user, _ = _split_user(url)
+    for part in (user, *user.split(":", 1)) if user and not url.startswith(_CONTAINERS) else ():
+        yield part
+        yield unquote(part)
     _, _, query = url.partition("?")
     for part in query.split("&"):
         value = part.partition("=")[2]
         if len(value) >= 6:
             yield value
             yield unquote(value)
+
+
+def _split_user(url: str) -> tuple[str, str]:
+    """(user part, URL without it). A password with an unquoted slash belongs to the first."""
+    protocol, separator, rest = url.partition("://")
+    if not separator:
+        return "", url
+    first = rest.split("/", 1)[0]
+    port = first.partition(":")[2]
+    if "@" in first:
+        user, _, bare = first.rpartition("@")
+        return user, f"{protocol}://{bare}{rest[len(first) :]}"
+    if ":" in first and not port.isdigit() and "@" in rest:
+        user, _, bare = rest.rpartition("@")
+        return user, f"{protocol}://{bare}"
+    return "", url

@@ -108,7 +108,7 @@ class S3Store(ObjectStore):
     def _put_if_absent(self, name: str, data: bytes) -> PutResult:
         try:
             return super()._put_if_absent(name, data)
-        except OSError as error:
+        except Exception as error:
             response = _response(error)
             status = (response or {}).get("ResponseMetadata", {}).get("HTTPStatusCode")
             if status != 400 or self.info(name) is None:

@@ -41,6 +41,8 @@ def judge(error: BaseException) -> Fault:
         return Fault(Kind.REFUSED, text, "Check the server's key in known_hosts.", False)
     if isinstance(error, _Failure):
         return Fault(Kind.REFUSED, f"the server refused to give the name ({error})")
+    if text.endswith("Socket is closed"):
+        return Fault(Kind.OPEN, text)
     if isinstance(error, OSError) and error.errno is None and type(error) is OSError:
         # A status of the server, in words alone: the connection is sound.
         return Fault(Kind.REFUSED, f"the server said: {error}")

@@ -205,10 +205,10 @@ class _Run:
         self._created(name, data)
         size = len(data)
         for start, end in (
-            (None, None), (0, 1), (0, size), (100, 200), (size - 5, None), (-8, None), (-size, None),
-            (-size - 9, None), (0, size + 50), (4000, size + 50), (size, None), (size + 9, size + 12),
-            (7, 7), (None, 64),
-        ):  # fmt: skip
+            *((None, None), (0, 1), (0, size), (100, 200), (7, 7), (None, 64)),
+            *((size - 5, None), (-8, None), (-size, None), (-size - 9, None)),
+            *((0, size + 50), (4000, size + 50), (size, None), (size + 9, size + 12)),
+        ):
             _expect(store.get(name, start, end), data[start:end], f"the range {start}:{end}")
         return "whole, from the start, from the end, beyond the end"
 

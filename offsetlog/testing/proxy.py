@@ -16,7 +16,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import BinaryIO
+from io import BufferedIOBase
 
 _WAIT_SECONDS = 60
 
@@ -118,7 +118,7 @@ class _Handler(socketserver.StreamRequestHandler):
         except (OSError, ValueError):
             return  # One side went away; the other learns it from the closed connection.
 
-    def _one(self, proxy: Proxy, upstream: socket.socket, answers: BinaryIO) -> bool:
+    def _one(self, proxy: Proxy, upstream: socket.socket, answers: BufferedIOBase) -> bool:
         request = _read_message(self.rfile, self.wfile)
         if request is None:
             return False
@@ -136,7 +136,7 @@ class _Handler(socketserver.StreamRequestHandler):
         return not closes
 
 
-def _read_message(source: BinaryIO, back: BinaryIO | None = None) -> _Message | None:
+def _read_message(source: BufferedIOBase, back: BufferedIOBase | None = None) -> _Message | None:
     """A head and the body that it announces; None at the end of the connection."""
     start = source.readline(65536)
     if not start:
@@ -161,7 +161,7 @@ def _read_message(source: BinaryIO, back: BinaryIO | None = None) -> _Message | 
     return _Message(message.start, message.headers, head, body)
 
 
-def _read_answer(source: BinaryIO, method: str) -> _Message | None:
+def _read_answer(source: BufferedIOBase, method: str) -> _Message | None:
     while True:
         start = source.peek(1)[:1] if hasattr(source, "peek") else b"H"
         if not start:
@@ -174,7 +174,7 @@ def _read_answer(source: BinaryIO, method: str) -> _Message | None:
             return answer
 
 
-def _read_head(source: BinaryIO) -> _Message | None:
+def _read_head(source: BufferedIOBase) -> _Message | None:
     """An answer that announces a body and has none."""
     lines = [source.readline(65536)]
     headers: list[tuple[str, str]] = []
@@ -186,7 +186,7 @@ def _read_head(source: BinaryIO) -> _Message | None:
     return _Message(lines[0].decode("latin-1").strip(), tuple(headers), head, b"")
 
 
-def _read_chunks(source: BinaryIO) -> bytes:
+def _read_chunks(source: BufferedIOBase) -> bytes:
     """The chunks as they are: they are passed on, not understood."""
     pieces = []
     while True:

@@ -26,6 +26,7 @@ def serve(port: int, folder: str) -> None:
         STATUS_NO_SUCH_FILE,
         STATUS_OBJECT_NAME_COLLISION,
         STATUS_OBJECT_NAME_NOT_FOUND,
+        STATUS_OBJECT_PATH_NOT_FOUND,
         STATUS_SUCCESS,
     )
     from impacket.ntlm import compute_lmhash, compute_nthash
@@ -63,6 +64,12 @@ def serve(port: int, folder: str) -> None:
             return [smb3structs.SMB2Error()], None, status
         return [smb3structs.SMB2SetInfo_Response()], None, status
 
+    def _has_parent(server, connection, packet):  # type: ignore[no-untyped-def]
+        asked = smb3structs.SMB2Create(packet["Data"])
+        share = server.getConnectionData(connection)["ConnectedShares"][packet["TreeID"]]["path"]
+        name = asked["Buffer"][: asked["NameLength"]].decode("utf-16le").replace("\\", "/")
+        return os.path.isdir(os.path.dirname(os.path.join(share, name)))
+
     plain_create = smbserver.SMB2Commands.smb2Create
 
     def create(connection, server, packet):  # type: ignore[no-untyped-def]
@@ -75,6 +82,8 @@ def serve(port: int, folder: str) -> None:
             handle = opened[answers[0]["FileID"]]["FileHandle"]
             if handle > 2:  # Of the open file, not of what its name means a moment later.
                 answers[0]["EndOfFile"] = os.fstat(handle).st_size
+        elif status == STATUS_ACCESS_DENIED and not _has_parent(server, connection, packet):
+            status = STATUS_OBJECT_PATH_NOT_FOUND
         elif status == STATUS_NO_SUCH_FILE:
             status = STATUS_OBJECT_NAME_NOT_FOUND
         return answers, rest, status

@@ -1,0 +1,284 @@
+"""From a URL to a store: what is safe, what is only read, what is missing."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import http.server
+import os
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from offsetlog.errors import InvalidRequestError, StorageError, UnsafeFilesystemError
+from offsetlog.storage import Committed, Conflict, open_store
+from offsetlog.storage.counting import CountingStore
+from offsetlog.storage.fsspec_store import LookThenWriteStore, ReadOnlyStore
+from offsetlog.storage.local import LocalStore
+from offsetlog.storage.memory import MemoryStore
+
+
+@pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "local://{}"])
+def test_local_forms(tmp_path: Path, form: str) -> None:
+    store = open_store(form.format(tmp_path / "with space"))
+    assert isinstance(store, LocalStore)
+    assert store.is_local
+    assert store.url == f"file://{tmp_path}/with space"
+    store.put("a", b"x")
+    assert (tmp_path / "with space" / "a").read_bytes() == b"x"
+
+
+def test_a_path_object_and_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert open_store(tmp_path).url == f"file://{tmp_path}"  # type: ignore[arg-type]
+    monkeypatch.chdir(tmp_path)
+    store = open_store("logs")
+    os.chdir("/")
+    store.put("a", b"x")
+    assert (tmp_path / "logs" / "a").exists()
+
+
+@pytest.mark.parametrize("bad", ["", None, 5, "file://", "s3://", "gs://", "sftp://host"])
+def test_what_names_no_place(bad: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        open_store(bad)
+
+
+def test_options_that_a_disk_does_not_have() -> None:
+    with pytest.raises(InvalidRequestError, match="auto_mkdir"):
+        open_store("/tmp/x", auto_mkdir=True)
+    with pytest.raises(InvalidRequestError, match="key"):
+        open_store("memory://x", key="v")
+
+
+def test_an_unknown_protocol() -> None:
+    with pytest.raises(InvalidRequestError, match="nosuch") as caught:
+        open_store("nosuch://host/x")
+    assert "s3" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "package", "extra"),
+    [
+        ("s3://b/x", "s3fs", "s3"),
+        ("gs://b/x", "gcsfs", "gcs"),
+        ("gcs://b/x", "gcsfs", "gcs"),
+        ("abfs://b/x", "adlfs", "azure"),
+        ("az://b/x", "adlfs", "azure"),
+        ("sftp://h/x", "paramiko", "sftp"),
+        ("smb://h/s/x", "smbprotocol", "smb"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra(
+    url: str, package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib
+
+    plain = importlib.import_module
+
+    def without(name: str, *about: Any) -> Any:
+        if name == package:
+            raise ImportError(name)
+        return plain(name, *about)
+
+    monkeypatch.setattr(importlib, "import_module", without)
+    with pytest.raises(InvalidRequestError) as caught:
+        open_store(url)
+    assert package in str(caught.value)
+    assert f'pip install "offsetlog[{extra}]"' in str(caught.value)
+
+
+def test_opening_a_local_root_imports_no_client() -> None:
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; from offsetlog.storage import open_store; open_store('/tmp');"
+        "heavy = {'fsspec', 's3fs', 'gcsfs', 'adlfs', 'paramiko', 'smbclient', 'aiohttp'};"
+        "sys.exit(bool(heavy & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# -- memory
+
+
+def test_memory_is_shared_by_url() -> None:
+    one, two = open_store("memory://shared/x"), open_store("memory://shared/x")
+    outer = open_store("memory://shared")
+    assert isinstance(one, MemoryStore)
+    assert isinstance(one.offer(b"a", "f/a").put("f/a"), Committed)
+    assert isinstance(two.offer(b"b", "f/a").put("f/a"), Conflict)
+    assert two.get("f/a") == outer.get("x/f/a") == b"a"
+    one.close()
+    assert two.get("f/a") == b"a"
+    assert open_store("memory://other").get("f/a") is None
+    outer.delete_tree("")
+    assert list(two.folders("")) == []
+
+
+def test_memory_keeps_what_was_put() -> None:
+    store = open_store("memory://kept")
+    data = bytearray(b"before")
+    store.put("a", data)  # type: ignore[arg-type]
+    data[:] = b"after!"
+    assert store.get("a") == b"before"
+
+
+def test_memory_after_a_fork_is_its_own() -> None:
+    store = open_store("memory://forked")
+    store.put("a", b"parent")
+    pid = os.fork()
+    if not pid:
+        fine = store.get("a") == b"parent"
+        store.put("b", b"child")
+        os._exit(0 if fine else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert store.get("b") is None
+
+
+# -- what is only read
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    (tmp_path / "f").mkdir()
+    (tmp_path / "f" / "a").write_bytes(b"0123456789")
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *about: Any) -> None:
+            """Be silent."""
+
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(tmp_path))
+    )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def refuses_writes(store: Any) -> None:
+    for work in (
+        lambda: store.offer(b"x", "f/b"),
+        lambda: store.put("f/b", b"x"),
+        lambda: store.delete(["f/a"]),
+        lambda: store.delete_tree("f"),
+    ):
+        with pytest.raises(UnsafeFilesystemError) as caught:
+            work()
+        assert "s3://" in caught.value.hint
+        assert "single_writer=True" in caught.value.hint
+
+
+def test_http_is_read_only(web: str) -> None:
+    store = open_store(web)
+    assert isinstance(store, ReadOnlyStore)
+    assert store.get("f/a") == b"0123456789"
+    assert store.get("f/none") is None
+    assert [one.name for one in store.list("f")] == ["f/a"]
+    refuses_writes(store)
+
+
+def test_a_cache_in_front_is_read_only(web: str) -> None:
+    store = open_store(f"simplecache::{web}")
+    assert store.get("f/a") == b"0123456789"
+    refuses_writes(store)
+
+
+def test_a_cache_in_front_of_what_would_be_safe_is_read_only(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    store = open_store(f"simplecache::file://{tmp_path}")
+    assert store.get("a") == b"x"
+    refuses_writes(store)
+
+
+def test_an_archive_is_read_only(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("f/a", "inside")
+    store = open_store(f"zip::file://{tmp_path}/a.zip")
+    assert store.get("f/a") == b"inside"
+    assert store.get("f/a", 2, 4) == b"si"
+    assert store.get("f/b") is None
+    assert [one.name for one in store.list("f")] == ["f/a"]
+    assert list(store.folders("")) == ["f"]
+    refuses_writes(store)
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("ftp://127.0.0.1:1/x", {}),
+        ("webhdfs://127.0.0.1:1/x", {}),
+        ("hdfs://127.0.0.1:1/x", {}),
+        ("dbfs://x", {"instance": "i", "token": "t-secret-t"}),
+        ("http://127.0.0.1:1/x", {}),
+    ],
+)
+def test_a_filesystem_without_a_proven_way_is_refused_before_it_is_reached(
+    url: str, options: dict[str, Any]
+) -> None:
+    refuses_writes(open_store(url, **options))
+
+
+def test_what_can_not_be_reached_is_an_error_of_ours() -> None:
+    with pytest.raises((StorageError, InvalidRequestError)):
+        open_store("ftp://127.0.0.1:1/x", timeout=1).get("a")
+
+
+def test_single_writer_accepts_the_risk(tmp_path: Path) -> None:
+    store = open_store(f"dir::file://{tmp_path}", single_writer=True)
+    assert isinstance(store, LookThenWriteStore)
+    assert isinstance(store.offer(b"a", "f/a").put("f/a"), Committed)
+    assert isinstance(store.offer(b"b", "f/a").put("f/a"), Conflict)
+    assert store.get("f/a") == b"a"
+    store.put("f/a", b"c")
+    assert store.get("f/a") == b"c"
+    store.delete(["f/a", "f/never"])
+    assert store.get("f/a") is None
+    store.delete_tree("f")
+    store.delete_tree("f")
+    assert list(store.list("f")) == []
+
+
+def test_single_writer_changes_nothing_where_there_is_a_proven_way(tmp_path: Path) -> None:
+    assert isinstance(open_store(str(tmp_path), single_writer=True), LocalStore)
+
+
+# -- counting
+
+
+def test_counting(tmp_path: Path) -> None:
+    store = CountingStore(open_store(str(tmp_path)))
+    offer = store.offer(b"12345", "f/a")
+    assert store.total == 0
+    assert isinstance(offer.put("f/a"), Committed)
+    assert isinstance(offer.put("f/a"), Conflict)
+    offer.close()
+    store.put("f/b", b"123")
+    assert store.get("f/a") == b"12345"
+    assert store.get("f/none") is None
+    assert len(list(store.list("f"))) == 2
+    assert list(store.folders("")) == ["f"]
+    assert store.info("f/a") is not None
+    store.settle("f")
+    store.delete(["f/b"])
+    store.delete_tree("f")
+    assert store.calls == {
+        "create": 2, "put": 1, "get": 2, "list": 1, "folders": 1, "info": 1, "settle": 1,
+        "delete": 1, "delete_tree": 1,
+    }  # fmt: skip
+    assert (store.bytes_up, store.bytes_down) == (13, 5)
+    store.reset()
+    assert store.total == store.bytes_up == 0
+    store.close()
+
+
+def test_nothing_is_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert builtins.print is print
+    open_store(str(tmp_path)).put("a", b"x")
+    assert capfd.readouterr() == ("", "")
