@@ -30,6 +30,8 @@ from .writer import Prepared, Receipt, Sender, prepare
 MAX_BLOCK_SECONDS = 60.0
 DELIVERY_SECONDS = 120.0
 BUFFER_BYTES = 64 * 1024 * 1024
+TICK_SECONDS = 0.002
+IDLE_TICKS = 100
 RECORD_OVERHEAD = 64
 """What a record weighs in memory besides its bytes."""
 
@@ -55,6 +57,12 @@ class Appender:
         self._seq = 0
         self._sticky = int(self._env.chance() * 2**31)
         self._thread: threading.Thread | None = None
+        self._blocked = 0
+        """Senders that wait for room."""
+        self._drives = 0
+        self._driven = False
+        """Senders wait for their results and write by themselves: waking the thread for each
+        batch would only take the interpreter from them, so it looks now and then instead."""
         self._closed = False
         self._pid = os.getpid()
         self.most = 0
@@ -136,18 +144,23 @@ class Appender:
             self._thread.start()
         batch = Batch(self.handle.name, self, self._env.monotonic() + linger)
         self._waiting.append(batch)
-        self._changed.notify_all()
+        if not self._driven:
+            self._changed.notify_all()
         return batch
 
     def _wait_for_room(self, size: int) -> None:
         for batch in self._waiting:
             batch.forced = True
         self._changed.notify_all()
-        room = self._changed.wait_for(
-            lambda: self._unacknowledged() + size <= self._buffer_bytes
-            or not self._unacknowledged(),
-            MAX_BLOCK_SECONDS,
-        )
+        self._blocked += 1
+        try:
+            room = self._changed.wait_for(
+                lambda: self._unacknowledged() + size <= self._buffer_bytes
+                or not self._unacknowledged(),
+                MAX_BLOCK_SECONDS,
+            )
+        finally:
+            self._blocked -= 1
         if not room:
             raise StorageError(
                 f"{self._unacknowledged()} bytes for topic {self.handle.name!r} wait to be "
@@ -159,6 +172,8 @@ class Appender:
 
     def drive(self, batch: Batch) -> None:
         """Write up to ``batch`` in this thread, unless another one is writing."""
+        self._driven = True
+        self._drives += 1
         if self._writing.acquire(blocking=False):
             try:
                 while not batch.done.is_set() and self._write_next():
@@ -197,12 +212,17 @@ class Appender:
         self.handle.stored.publish_if_due(every=32)
 
     def _run(self) -> None:
+        idle = drives = 0
         while True:
             with self._changed:
                 while not self._due():
                     if self._closed and not self._waiting:
                         return
                     self._changed.wait(self._patience())
+                    idle = 0 if self._drives > drives else idle + 1
+                    drives = self._drives
+                    if idle > IDLE_TICKS:
+                        self._driven = False
             with self._writing:
                 self._write_next()
             self.handle.stored.publish_if_due()
@@ -215,6 +235,8 @@ class Appender:
         return ready or first.opened <= self._env.monotonic()
 
     def _patience(self) -> float | None:
+        if self._driven:
+            return TICK_SECONDS
         if not self._waiting:
             return None
         return max(0.0, self._waiting[0].opened - self._env.monotonic())
@@ -239,7 +261,8 @@ class Appender:
         finally:
             with self._changed:
                 self._in_flight = 0
-                self._changed.notify_all()
+                if self._blocked:
+                    self._changed.notify_all()
         return True
 
     def _write(self, batch: Batch) -> None:

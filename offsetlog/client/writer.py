@@ -131,9 +131,10 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
 
 def milliseconds(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """A timestamp column as the integers that it is made of."""
-    if column.num_chunks == 1:
-        return column.chunk(0).view(pa.int64()).to_numpy()
-    return column.cast(pa.int64()).to_numpy()
+    one = column.num_chunks == 1
+    numbers = column.chunk(0).view(pa.int64()) if one else column.cast(pa.int64())
+    out: npt.NDArray[np.int64] = numbers.to_numpy()
+    return out
 
 
 class _Number(NamedTuple):

@@ -80,7 +80,8 @@ def _encode(
     decision: bytes, table: pa.Table | pa.RecordBatch | None, compression: str, stub: bool
 ) -> bytes:
     batch = _EMPTY if table is None else rows.compact(table)
-    out = seal.SealedWriter(batch.schema, compression)
+    # Setting up a compressor costs more than a few rows are worth.
+    out = seal.SealedWriter(batch.schema, compression if batch.nbytes >= 1024 else "none")
     if isinstance(batch, pa.RecordBatch):
         out.parquet.write_batch(batch)
     elif batch.num_rows:

@@ -43,9 +43,7 @@ class SealedWriter:
 
     def finish(self, metadata: Mapping[str, str]) -> bytes:
         """Close the file with ``metadata`` in its footer, and seal it."""
-        for key, value in metadata.items():
-            self.parquet.add_key_value_metadata({key: value})
-        self.parquet.add_key_value_metadata({KEY: _ZEROS.decode()})
+        self.parquet.add_key_value_metadata({**metadata, KEY: _ZEROS.decode()})
         self.parquet.close()
         data = bytearray(self._sink.getvalue())
         at = data.rfind(_MARK) + len(_MARK)
