@@ -92,12 +92,16 @@ def command(
                 progress=show,
             ),
         )
+    fit = report.passed and report.rounds > 0
     if session.json:
-        told = {"fit": report.passed, "machine": [fact._asdict() for fact in facts]}
+        told = {"fit": fit, "machine": [fact._asdict() for fact in facts]}
         print_json({**told, "filesystem": report.to_dict()})
     else:
-        _show(facts, report)
-    if not report.passed:
+        _show(facts, report, fit, rounds)
+    if report.passed and not fit:
+        say("nothing was raced for in the time, so nothing is known. Give it more with --seconds.")
+        ctx.exit(FAILED)
+    if not fit:
         say(
             "this filesystem is not fit for writing a log. Use a local disk, S3, GCS, Azure, sftp "
             "or smb; what can be read here stays readable."
@@ -123,7 +127,7 @@ def _in_scratch(place: Place, check: Callable[[str], Report]) -> Report:
             store.close()
 
 
-def _show(facts: list[Fact], report: Report) -> None:
+def _show(facts: list[Fact], report: Report, fit: bool, rounds: int) -> None:
     print_table(("MACHINE", "FOUND", "NEEDED FOR"), facts)
     click.echo()
     rows = [
@@ -142,7 +146,12 @@ def _show(facts: list[Fact], report: Report) -> None:
             f"Appends a second: {report.puts_per_second_alone:.0f} of one process, "
             f"{report.puts_per_second_contended:.0f} of {report.processes} on one topic."
         )
-    verdict = "Fit for writing" if report.passed else "NOT fit for writing"
+    if report.passed and report.rounds < rounds:
+        click.echo(
+            f"There was time to race for {report.rounds} of {rounds} names: "
+            "--seconds gives it more."
+        )
+    verdict = "Fit for writing" if fit else "NOT fit for writing"
     click.echo(f"{verdict}: {report.url.rpartition('/')[0]} ({report.seconds:.1f} s).")
 
 

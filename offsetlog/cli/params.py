@@ -9,6 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -44,8 +45,9 @@ LATEST = Start("latest")
 class _Param(ParamType):
     """A type whose ``parse`` turns a text into a value, or raises ValueError with the reason."""
 
+    @abstractmethod
     def parse(self, text: str) -> Any:
-        raise NotImplementedError
+        """The value of a text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):

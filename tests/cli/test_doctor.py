@@ -39,6 +39,22 @@ def test_what_cannot_decide_a_race_is_not_fit(place):
     assert result.err.startswith("offsetlog: this filesystem is not fit") and "S3" in result.err
 
 
+@pytest.mark.parametrize(("raced", "status"), [(0, 1), (4, 0)])
+def test_what_was_not_raced_for_is_not_called_fit(raced, status, place, monkeypatch):
+    """A suite that ran out of time has no failed check, and yet has shown nothing."""
+    from offsetlog import testing
+
+    report = testing.Report(
+        "file:///x/_doctor", (testing.Check("race", True, ""),), (), 0.0, 0.0, 2, raced, raced, 1.0
+    )
+    monkeypatch.setattr(testing, "check_store", lambda *args, **about: report)
+    result = offsetlog("doctor", "--rounds", "10")
+    assert result.status == status
+    assert f"There was time to race for {raced} of 10 names" in result.text
+    assert ("NOT fit" in result.text) is (status == 1)
+    assert ("nothing is known" in result.err) is (status == 1)
+
+
 @pytest.mark.parametrize(
     ("script", "found"),
     [
