@@ -70,7 +70,8 @@ class FsspecStore:
     def _raise(self, error: BaseException, doing: str, name: str) -> NoReturn:
         if isinstance(error, OffsetLogError):
             raise error
-        raise faults.storage_error(self._judge(error), doing, name, self.url, self._redact)
+        fault = self._judge(error)
+        raise faults.storage_error(fault, doing, name, self.url, self._redact) from None
 
     def _judge(self, error: BaseException) -> Fault:
         return type(self).judge(error)

@@ -19,19 +19,36 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from offsetlog.errors import (
     InvalidRequestError,
     OffsetLogError,
-    StorageError,
     UnsafeFilesystemError,
 )
 from offsetlog.storage import faults
+from offsetlog.storage.local_files import (
+    FOLDER,
+    HAS_OPEN_FOLDERS,
+    NO_LINKS,
+    NO_TMPFILE,
+    NOFOLLOW,
+    READ,
+    TMPFILE,
+    WRITE,
+    Folder,
+    Temporary,
+    entries,
+    make_root,
+    read_range,
+    remove,
+    step,
+    symlink_error,
+    written,
+)
 from offsetlog.storage.paths import (
     TEMPORARY,
     check_folder,
-    check_name,
     check_range,
     join,
     split,
@@ -40,77 +57,14 @@ from offsetlog.storage.paths import (
 from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
 from offsetlog.storage.redact import Redactor
 
-_FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0) | os.O_RDONLY
-_NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
-# O_NONBLOCK: a pipe that somebody left at a name must not hang the reader.
-_READ = os.O_RDONLY | _NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
-_WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
-_TMPFILE = getattr(os, "O_TMPFILE", 0)
-_HAS_OPEN_FOLDERS = bool(getattr(os, "O_DIRECTORY", 0)) and os.open in os.supports_dir_fd
 _KEPT_FOLDERS = 64
-_CHUNK = 1 << 30
-_NO_TMPFILE = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
-
-_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-
-
-class _Folder:
-    """An open folder. It is closed when the last user lets go of it."""
-
-    __slots__ = ("durable", "fd", "identity")
-
-    def __init__(self, fd: int) -> None:
-        self.fd = fd
-        found = os.fstat(fd)
-        self.identity = (found.st_dev, found.st_ino)
-        self.durable = False
-
-    def __del__(self) -> None:
-        os.close(self.fd)
-
-
-class _Temporary:
-    """A written and synced file that has no final name yet."""
-
-    __slots__ = ("fd", "folder", "name")
-
-    def __init__(self, fd: int, folder: _Folder, name: str | None) -> None:
-        self.fd, self.folder, self.name = fd, folder, name
-
-    def link(self, folder: _Folder, last: str) -> None:
-        if self.name is None:
-            source = f"/proc/self/fd/{self.fd}"
-            os.link(source, last, dst_dir_fd=folder.fd, follow_symlinks=True)
-        else:
-            os.link(
-                self.name,
-                last,
-                src_dir_fd=self.folder.fd,
-                dst_dir_fd=folder.fd,
-                follow_symlinks=False,
-            )
-
-    def drop_name(self) -> bool:
-        """Remove the temporary name; False if there was none to remove."""
-        if self.name is None:
-            return False
-        name, self.name = self.name, None
-        _remove(name, self.folder)
-        return True
-
-    def close(self) -> None:
-        self.drop_name()
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 class _LocalOffer:
     def __init__(self, store: LocalStore, data: bytes, beside: str) -> None:
         self._store = store
         self._data = data
-        self._file: _Temporary | None = None
+        self._file: Temporary | None = None
         with store._errors("create", beside):
             self._file = store._temporary(split(beside)[0], data)
 
@@ -134,7 +88,7 @@ class _LocalOffer:
                     self.close()
         return self._settle(folder, name)
 
-    def _settle(self, folder: _Folder, name: str) -> PutResult:
+    def _settle(self, folder: Folder, name: str) -> PutResult:
         try:
             if self._file is not None and self._file.drop_name():
                 self._file.close()
@@ -177,15 +131,15 @@ class LocalStore:
     is_local = True
 
     def __init__(self, root: str, *, unnamed_temporaries: bool = True) -> None:
-        if not _HAS_OPEN_FOLDERS:
+        if not HAS_OPEN_FOLDERS:
             raise InvalidRequestError(
                 "This system can't resolve names from open folders.",
                 "A log on a local disk needs Linux, macOS or another POSIX system.",
             )
         self._root = os.path.abspath(root)
         self.url = f"file://{self._root}"
-        self._known: dict[str, _Folder] = {}
-        self._unnamed = unnamed_temporaries and bool(_TMPFILE) and os.path.isdir("/proc/self/fd")
+        self._known: dict[str, Folder] = {}
+        self._unnamed = unnamed_temporaries and bool(TMPFILE) and os.path.isdir("/proc/self/fd")
         self._redact = Redactor()
 
     # -- writing
@@ -213,7 +167,7 @@ class LocalStore:
             with self._errors("delete", name):
                 folder = self._folder(folder_name)
                 if folder is not None:
-                    _remove(last, folder)
+                    remove(last, folder)
 
     def delete_tree(self, folder: str) -> None:
         if not folder:
@@ -250,10 +204,10 @@ class LocalStore:
         removed = 0
         with self._errors("delete", check_folder(folder)):
             found = self._folder(folder)
-            for last, status in _entries(found) if found else ():
+            for last, status in entries(found) if found else ():
                 old = status.st_mtime_ns // 1_000_000 < before_ms
                 if last.startswith(TEMPORARY) and stat.S_ISREG(status.st_mode) and old and found:
-                    removed += _remove(last, found)
+                    removed += remove(last, found)
         return removed
 
     # -- reading
@@ -271,7 +225,7 @@ class LocalStore:
                     return None
                 size = status.st_size
                 first = 0 if start is None else start if start >= 0 else max(0, size + start)
-                return _read(fd, first, size if end is None else min(end, size))
+                return read_range(fd, first, size if end is None else min(end, size))
             finally:
                 os.close(fd)
 
@@ -286,7 +240,7 @@ class LocalStore:
             except FileNotFoundError:
                 return None
             if stat.S_ISLNK(status.st_mode):
-                raise _symlink(name)
+                raise symlink_error(name)
             if not stat.S_ISREG(status.st_mode):
                 return None
             return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
@@ -294,7 +248,7 @@ class LocalStore:
     def list(self, folder: str) -> Iterator[FileInfo]:
         with self._errors("list", check_folder(folder)):
             found = self._folder(folder)
-            for last, status in _entries(found) if found else ():
+            for last, status in entries(found) if found else ():
                 if stat.S_ISREG(status.st_mode) and not last.startswith(TEMPORARY):
                     modified = status.st_mtime_ns // 1_000_000
                     yield FileInfo(join(folder, last), status.st_size, modified)
@@ -302,7 +256,7 @@ class LocalStore:
     def folders(self, folder: str) -> Iterator[str]:
         with self._errors("list", check_folder(folder)):
             found = self._folder(folder)
-            for last, status in _entries(found) if found else ():
+            for last, status in entries(found) if found else ():
                 if stat.S_ISDIR(status.st_mode):
                     yield last
 
@@ -316,15 +270,15 @@ class LocalStore:
         if folder is None:
             return None
         try:
-            return os.open(last, _READ, dir_fd=folder.fd)
+            return os.open(last, READ, dir_fd=folder.fd)
         except FileNotFoundError:
             return None
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.EMLINK):
-                raise _symlink(join(folder_name, last)) from None
+                raise symlink_error(join(folder_name, last)) from None
             raise
 
-    def _folder(self, folder: str) -> _Folder | None:
+    def _folder(self, folder: str) -> Folder | None:
         """The folder as it is now, open; None if there is none."""
         known = self._known.get(folder)
         if known is not None:
@@ -333,7 +287,7 @@ class LocalStore:
             self._forget(folder)
         return self._walk(folder, create=False)
 
-    def _writable(self, folder: str) -> _Folder:
+    def _writable(self, folder: str) -> Folder:
         """The folder as it is now, with its name and those above it made durable."""
         known = self._known.get(folder)
         if known is not None and known.durable and self._is_current(folder, known):
@@ -343,24 +297,24 @@ class LocalStore:
         assert made is not None
         return made
 
-    def _is_current(self, folder: str, known: _Folder) -> bool:
+    def _is_current(self, folder: str, known: Folder) -> bool:
         try:
             now = os.stat(f"{self._root}/{folder}")
         except OSError:
             return False
         return known.identity == (now.st_dev, now.st_ino)
 
-    def _walk(self, folder: str, create: bool) -> _Folder | None:
+    def _walk(self, folder: str, create: bool) -> Folder | None:
         if create:
-            _make_root(self._root)
+            make_root(self._root)
         try:
-            at = _Folder(os.open(self._root, _FOLDER))
+            at = Folder(os.open(self._root, FOLDER))
         except FileNotFoundError:
             return None
         done = ""
         for part in folder.split("/") if folder else ():
             done = join(done, part)
-            below = _step(at, part, done, create)
+            below = step(at, part, done, create)
             if below is None:
                 return None
             at = below
@@ -377,23 +331,23 @@ class LocalStore:
 
     # -- temporaries
 
-    def _temporary(self, folder_name: str, data: bytes) -> _Temporary:
+    def _temporary(self, folder_name: str, data: bytes) -> Temporary:
         folder = self._writable(folder_name)
         if self._unnamed:
             try:
-                fd = os.open(".", _TMPFILE | _WRITE, 0o666, dir_fd=folder.fd)
+                fd = os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd)
             except OSError as error:
-                if error.errno not in _NO_TMPFILE:
+                if error.errno not in NO_TMPFILE:
                     raise
                 self._unnamed = False
             else:
-                return _written(_Temporary(fd, folder, None), data, durable=True)
+                return written(Temporary(fd, folder, None), data, durable=True)
         return self._named_temporary(folder, data, durable=True)
 
-    def _named_temporary(self, folder: _Folder, data: bytes, durable: bool) -> _Temporary:
+    def _named_temporary(self, folder: Folder, data: bytes, durable: bool) -> Temporary:
         name = temporary_name()
-        fd = os.open(name, _WRITE | os.O_CREAT | os.O_EXCL | _NOFOLLOW, 0o666, dir_fd=folder.fd)
-        return _written(_Temporary(fd, folder, name), data, durable)
+        fd = os.open(name, WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666, dir_fd=folder.fd)
+        return written(Temporary(fd, folder, name), data, durable)
 
     # -- errors
 
@@ -404,122 +358,10 @@ class LocalStore:
         return faults.storage_error(faults.of_exception(error), doing, name, self.url, self._redact)
 
     def _no_link(self, error: OSError, name: str) -> Exception:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             return error
         return UnsafeFilesystemError(
             f"The disk under {self.url} has no hard links ({os.strerror(error.errno or 0)}), "
             f"so {name!r} could not be created safely.",
             "Put the log on a disk that has them (ext4, xfs, btrfs, zfs, apfs, nfs).",
         )
-
-
-def _written(temporary: _Temporary, data: bytes, durable: bool) -> _Temporary:
-    try:
-        rest = memoryview(data)
-        while len(rest):
-            rest = rest[os.write(temporary.fd, rest[:_CHUNK]) :]
-        if durable:
-            _sync_data(temporary.fd)
-    except BaseException:
-        temporary.close()
-        raise
-    return temporary
-
-
-def _read(fd: int, start: int, end: int) -> bytes:
-    first = os.pread(fd, min(_CHUNK, max(0, end - start)), start)
-    if start + len(first) >= end or not first:
-        return first
-    pieces, at = [first], start + len(first)
-    while at < end:
-        piece = os.pread(fd, min(_CHUNK, end - at), at)
-        if not piece:
-            break
-        pieces.append(piece)
-        at += len(piece)
-    return b"".join(pieces)
-
-
-def _entries(folder: _Folder) -> Iterator[tuple[str, os.stat_result]]:
-    # A description of its own: the position of a listing must not be shared.
-    fd = os.open(".", _FOLDER, dir_fd=folder.fd)
-    try:
-        with os.scandir(fd) as found:
-            for entry in found:
-                try:
-                    yield entry.name, entry.stat(follow_symlinks=False)
-                except FileNotFoundError:
-                    continue
-    finally:
-        os.close(fd)
-
-
-def _remove(last: str, folder: _Folder) -> bool:
-    try:
-        os.unlink(last, dir_fd=folder.fd)
-    except FileNotFoundError:
-        return False
-    return True
-
-
-def _make_root(root: str) -> None:
-    missing = []
-    at = root
-    while not os.path.isdir(at):
-        missing.append(at)
-        at = os.path.dirname(at)
-    for folder in reversed(missing):
-        try:
-            os.mkdir(folder)
-        except FileExistsError:
-            if not os.path.isdir(folder):
-                raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder) from None
-    for folder in {os.path.dirname(root), *map(os.path.dirname, missing)}:
-        try:
-            above = _Folder(os.open(folder, _FOLDER))
-        except PermissionError:
-            continue  # A folder that we can't read was not made by us.
-        os.fsync(above.fd)
-
-
-def _step(at: _Folder, part: str, name: str, create: bool) -> _Folder | None:
-    """The folder ``part`` in ``at``, open; made, and its name made durable, if so asked."""
-    try:
-        if create:
-            try:
-                os.mkdir(part, dir_fd=at.fd)
-            except FileExistsError:
-                pass
-            except OSError:
-                # On a read-only disk the folder may be there all the same.
-                if not _is_folder(at, part):
-                    raise
-        below = _Folder(os.open(part, _FOLDER | _NOFOLLOW, dir_fd=at.fd))
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
-            raise
-        if stat.S_ISLNK(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode):
-            raise _symlink(name) from None
-        if create:
-            raise
-        return None
-    if create:
-        os.fsync(at.fd)
-    return below
-
-
-def _is_folder(at: _Folder, part: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode)
-    except OSError:
-        return False
-
-
-def _symlink(name: str) -> StorageError:
-    return StorageError(
-        f"{check_name(name)!r} is a symbolic link, and none is followed under the root.",
-        "Put the root itself where the files are to lie, and remove the link.",
-        retryable=False,
-    )

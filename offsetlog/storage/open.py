@@ -4,18 +4,25 @@
    reading, and says why when it is asked to write.
 2. ``single_writer=True`` turns such a filesystem into one that looks and then writes. It
    changes nothing where there is a proven way.
-3. A package that is not installed is named with the extra that brings it.
+3. Another package may bring a way for its own protocol: an entry point in the group
+   ``offsetlog.stores``, named like the protocol, that gives a ``Store`` for a URL and options.
+   ``offsetlog.testing.check_store`` says whether it is fit; ours can't be replaced.
+4. A package that is not installed is named with the extra that brings it.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from offsetlog.errors import InvalidRequestError
 from offsetlog.storage.ports import Store
 from offsetlog.storage.redact import Redactor, safe_url
+
+STORES = "offsetlog.stores"
 
 
 class _Way(NamedTuple):
@@ -143,10 +150,28 @@ def _unproven(
         store = chain(protocol, path, url, options, reason)
         store._make = lambda: fs  # type: ignore[method-assign]
         return store
+    own = _of_another_package(protocol)
+    if own is not None:
+        return own(url, **options)
     path, options = _resolve(protocol, url, options)
     reason = _REASONS.get(protocol, _LOOKS_FIRST)
     kind = LookThenWriteStore if single_writer else ReadOnlyStore
     return kind(protocol, path, url, options, reason)
+
+
+def _of_another_package(protocol: str) -> Callable[..., Store] | None:
+    """A way that another package vouches for, by an entry point named like the protocol."""
+    for found in importlib.metadata.entry_points(group=STORES, name=protocol):
+        try:
+            own: Callable[..., Store] = found.load()
+        except Exception as error:  # noqa: BLE001
+            raise InvalidRequestError(
+                f"The store for {protocol}:// of {found.value} can't be loaded: "
+                f"{type(error).__name__}.",
+                "Mend or remove the package that brings it.",
+            ) from None
+        return own
+    return None
 
 
 def _resolve(protocol: str, url: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:

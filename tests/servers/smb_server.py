@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.servers.process import Place, Server, free_port, listens
 
@@ -20,20 +21,24 @@ _LINK, _RENAME = 11, 10
 
 
 def serve(port: int, folder: str) -> None:
-    from impacket import smb3structs, smbserver
-    from impacket.nt_errors import (
-        STATUS_ACCESS_DENIED,
-        STATUS_NO_SUCH_FILE,
-        STATUS_OBJECT_NAME_COLLISION,
-        STATUS_OBJECT_NAME_NOT_FOUND,
-        STATUS_OBJECT_PATH_NOT_FOUND,
-        STATUS_SUCCESS,
-    )
+    from impacket import smbserver
     from impacket.ntlm import compute_lmhash, compute_nthash
 
-    plain = smbserver.SMB2Commands.smb2SetInfo
+    commands = smbserver.SMB2Commands
+    commands.smb2SetInfo = staticmethod(_with_links(commands.smb2SetInfo))
+    commands.smb2Create = staticmethod(_with_real_words(commands.smb2Create))
+    server = smbserver.SimpleSMBServer(listenAddress="127.0.0.1", listenPort=port)
+    server.setSMB2Support(True)
+    server.addShare(SHARE, folder, "", readOnly="no")
+    server.addCredential(USER, 1000, compute_lmhash(PASSWORD), compute_nthash(PASSWORD))
+    server.start()
 
-    def set_info(connection, server, packet):  # type: ignore[no-untyped-def]
+
+def _with_links(plain: Any) -> Any:
+    """Links and renames that the disk decides."""
+    from impacket import nt_errors, smb3structs
+
+    def set_info(connection: Any, server: Any, packet: Any) -> Any:
         asked = smb3structs.SMB2SetInfo(packet["Data"])
         if asked["FileInfoClass"] not in (_LINK, _RENAME):
             return plain(connection, server, packet)
@@ -42,11 +47,9 @@ def serve(port: int, folder: str) -> None:
         if file_id == b"\xff" * 16:  # The file that the same message has just opened.
             file_id = known["LastRequest"]["SMB2_CREATE"]["FileID"]
         opened = known["OpenedFiles"][file_id]
-        share = known["ConnectedShares"][packet["TreeID"]]["path"]
         about = smb3structs.FILE_RENAME_INFORMATION_TYPE_2(asked["Buffer"])
         last = about["FileName"].decode("utf-16le").replace("\\", "/").lstrip("/")
-        target = os.path.join(share, last)
-        status = STATUS_SUCCESS
+        target = os.path.join(known["ConnectedShares"][packet["TreeID"]]["path"], last)
         try:
             if about["ReplaceIfExists"]:
                 os.rename(opened["FileName"], target)
@@ -54,47 +57,42 @@ def serve(port: int, folder: str) -> None:
                 os.link(opened["FileName"], target)
                 if asked["FileInfoClass"] == _RENAME:
                     os.unlink(opened["FileName"])
-            if asked["FileInfoClass"] == _RENAME:
-                opened["FileName"] = target
         except FileExistsError:
-            status = STATUS_OBJECT_NAME_COLLISION
+            return [smb3structs.SMB2Error()], None, nt_errors.STATUS_OBJECT_NAME_COLLISION
         except OSError:
-            status = STATUS_ACCESS_DENIED
-        if status != STATUS_SUCCESS:
-            return [smb3structs.SMB2Error()], None, status
-        return [smb3structs.SMB2SetInfo_Response()], None, status
+            return [smb3structs.SMB2Error()], None, nt_errors.STATUS_ACCESS_DENIED
+        if asked["FileInfoClass"] == _RENAME:
+            opened["FileName"] = target
+        return [smb3structs.SMB2SetInfo_Response()], None, nt_errors.STATUS_SUCCESS
 
-    def _has_parent(server, connection, packet):  # type: ignore[no-untyped-def]
+    return set_info
+
+
+def _with_real_words(plain: Any) -> Any:
+    """What real servers answer to an open: what was done, how large it is, what is missing."""
+    from impacket import nt_errors, smb3structs
+
+    def create(connection: Any, server: Any, packet: Any) -> Any:
+        answers, rest, status = plain(connection, server, packet)
         asked = smb3structs.SMB2Create(packet["Data"])
-        share = server.getConnectionData(connection)["ConnectedShares"][packet["TreeID"]]["path"]
-        name = asked["Buffer"][: asked["NameLength"]].decode("utf-16le").replace("\\", "/")
-        return os.path.isdir(os.path.dirname(os.path.join(share, name)))
-
-    plain_create = smbserver.SMB2Commands.smb2Create
-
-    def create(connection, server, packet):  # type: ignore[no-untyped-def]
-        """With the words of real servers: what was done, and that a name is not there."""
-        answers, rest, status = plain_create(connection, server, packet)
-        if status == STATUS_SUCCESS:
-            asked = smb3structs.SMB2Create(packet["Data"])["CreateDisposition"]
-            answers[0]["CreateAction"] = {1: 1, 2: 2, 4: 3}.get(asked, 2)
+        if status == nt_errors.STATUS_SUCCESS:
+            done = {1: 1, 2: 2, 4: 3}.get(asked["CreateDisposition"], 2)
+            answers[0]["CreateAction"] = done
             opened = server.getConnectionData(connection)["OpenedFiles"]
             handle = opened[answers[0]["FileID"]]["FileHandle"]
             if handle > 2:  # Of the open file, not of what its name means a moment later.
                 answers[0]["EndOfFile"] = os.fstat(handle).st_size
-        elif status == STATUS_ACCESS_DENIED and not _has_parent(server, connection, packet):
-            status = STATUS_OBJECT_PATH_NOT_FOUND
-        elif status == STATUS_NO_SUCH_FILE:
-            status = STATUS_OBJECT_NAME_NOT_FOUND
+        elif status == nt_errors.STATUS_NO_SUCH_FILE:
+            status = nt_errors.STATUS_OBJECT_NAME_NOT_FOUND
+        elif status == nt_errors.STATUS_ACCESS_DENIED:
+            shares = server.getConnectionData(connection)["ConnectedShares"]
+            name = asked["Buffer"][: asked["NameLength"]].decode("utf-16le").replace("\\", "/")
+            path = os.path.join(shares[packet["TreeID"]]["path"], name)
+            if not os.path.isdir(os.path.dirname(path)):
+                status = nt_errors.STATUS_OBJECT_PATH_NOT_FOUND
         return answers, rest, status
 
-    smbserver.SMB2Commands.smb2Create = staticmethod(create)
-    smbserver.SMB2Commands.smb2SetInfo = staticmethod(set_info)
-    server = smbserver.SimpleSMBServer(listenAddress="127.0.0.1", listenPort=port)
-    server.setSMB2Support(True)
-    server.addShare(SHARE, folder, "", readOnly="no")
-    server.addCredential(USER, 1000, compute_lmhash(PASSWORD), compute_nthash(PASSWORD))
-    server.start()
+    return create
 
 
 @contextmanager

@@ -20,6 +20,8 @@ from offsetlog.storage.counting import CountingStore
 from offsetlog.storage.fsspec_store import LookThenWriteStore, ReadOnlyStore
 from offsetlog.storage.local import LocalStore
 from offsetlog.storage.memory import MemoryStore
+from offsetlog.storage.probe import probe_store
+from offsetlog.testing import check_store
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "local://{}"])
@@ -101,6 +103,16 @@ def test_opening_a_local_root_imports_no_client() -> None:
         "sys.exit(bool(heavy & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_probe_finds_what_ignores_the_condition(tmp_path: Path, rclone: Any, moto: Any) -> None:
+    probe_store(open_store(str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+    url, options = moto
+    probe_store(open_store(f"{url}/probe", **options))
+    url, options = rclone
+    with pytest.raises(UnsafeFilesystemError, match="a second file"):
+        probe_store(open_store(f"{url}/probe", **options))
 
 
 # -- memory
@@ -247,6 +259,33 @@ def test_single_writer_accepts_the_risk(tmp_path: Path) -> None:
 
 def test_single_writer_changes_nothing_where_there_is_a_proven_way(tmp_path: Path) -> None:
     assert isinstance(open_store(str(tmp_path), single_writer=True), LocalStore)
+
+
+def test_another_package_brings_a_store_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    about = tmp_path / "mine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(
+        "[offsetlog.stores]\nmine = mine_store:open_mine\ns3 = mine_store:open_mine\n"
+        "broken = mine_store:nosuch\n"
+    )
+    (tmp_path / "mine_store.py").write_text(
+        "from offsetlog.storage.local import LocalStore\n"
+        "def open_mine(url, folder):\n    return LocalStore(folder)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    store = open_store("mine://somewhere", folder=str(tmp_path / "root"))
+    assert isinstance(store.offer(b"x", "f/a").put("f/a"), Committed)
+    assert (tmp_path / "root" / "f" / "a").exists()
+    report = check_store(
+        "mine://x", {"folder": str(tmp_path / "root")}, processes=2, rounds=4, big_bytes=1 << 20
+    )
+    assert report.passed
+    assert type(open_store("s3://bucket/x")).__name__ == "S3Store", "ours can't be replaced"
+    with pytest.raises(InvalidRequestError, match="broken"):
+        open_store("broken://x")
 
 
 # -- counting

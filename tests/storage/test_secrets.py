@@ -13,6 +13,7 @@ import pytest
 from offsetlog.errors import OffsetLogError
 from offsetlog.storage import Unknown, open_store
 from offsetlog.storage.redact import Redactor, safe_url
+from offsetlog.storage.sftp import SftpStore
 from offsetlog.testing import check_store
 
 KEY = "AKIAQQQQSECRETKEYID1"
@@ -160,6 +161,18 @@ def test_smb_with_a_wrong_password(smb: Any) -> None:
     texts = provoked(open_store(smb.url, **{**smb.options, "password": PASSWORD}))
     assert_none_shown(texts)
     assert any("refused the login" in text for text in texts)
+
+
+def test_the_exception_behind_an_error_is_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a client may put into its own words."""
+    import fsspec.implementations.sftp as sftp_module
+
+    def refuse(*about: object, **more: object) -> None:
+        raise RuntimeError("cannot log in with tok-not-known-to-anybody")
+
+    monkeypatch.setattr(sftp_module, "SFTPFileSystem", refuse)
+    store = SftpStore("sftp", "/x", "sftp://h/x", {"password": "tok-not-known-to-anybody"})
+    assert_none_shown(provoked(store), "tok-not-known")
 
 
 def test_a_filesystem_without_a_proven_way() -> None:

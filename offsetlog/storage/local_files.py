@@ -1,0 +1,192 @@
+"""Open folders, files without names, and steps that follow no link: the local disk's parts.
+
+1. A folder is named by its open description; it is closed when the last user lets go of it.
+2. No function here follows a symbolic link below the root.
+3. Errors pass as they are: ``local`` makes them its own.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+
+from offsetlog.errors import StorageError
+from offsetlog.storage.paths import check_name
+
+FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0) | os.O_RDONLY
+NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
+# O_NONBLOCK: a pipe that somebody left at a name must not hang the reader.
+READ = os.O_RDONLY | NOFOLLOW | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
+TMPFILE = getattr(os, "O_TMPFILE", 0)
+HAS_OPEN_FOLDERS = bool(getattr(os, "O_DIRECTORY", 0)) and os.open in os.supports_dir_fd
+_CHUNK = 1 << 30
+NO_TMPFILE = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
+NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
+
+_sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
+
+
+class Folder:
+    """An open folder. It is closed when the last user lets go of it."""
+
+    __slots__ = ("durable", "fd", "identity")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        found = os.fstat(fd)
+        self.identity = (found.st_dev, found.st_ino)
+        self.durable = False
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class Temporary:
+    """A written and synced file that has no final name yet."""
+
+    __slots__ = ("fd", "folder", "name")
+
+    def __init__(self, fd: int, folder: Folder, name: str | None) -> None:
+        self.fd, self.folder, self.name = fd, folder, name
+
+    def link(self, folder: Folder, last: str) -> None:
+        if self.name is None:
+            source = f"/proc/self/fd/{self.fd}"
+            os.link(source, last, dst_dir_fd=folder.fd, follow_symlinks=True)
+        else:
+            os.link(
+                self.name,
+                last,
+                src_dir_fd=self.folder.fd,
+                dst_dir_fd=folder.fd,
+                follow_symlinks=False,
+            )
+
+    def drop_name(self) -> bool:
+        """Remove the temporary name; False if there was none to remove."""
+        if self.name is None:
+            return False
+        name, self.name = self.name, None
+        remove(name, self.folder)
+        return True
+
+    def close(self) -> None:
+        self.drop_name()
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def written(temporary: Temporary, data: bytes, durable: bool) -> Temporary:
+    try:
+        rest = memoryview(data)
+        while len(rest):
+            rest = rest[os.write(temporary.fd, rest[:_CHUNK]) :]
+        if durable:
+            _sync_data(temporary.fd)
+    except BaseException:
+        temporary.close()
+        raise
+    return temporary
+
+
+def read_range(fd: int, start: int, end: int) -> bytes:
+    first = os.pread(fd, min(_CHUNK, max(0, end - start)), start)
+    if start + len(first) >= end or not first:
+        return first
+    pieces, at = [first], start + len(first)
+    while at < end:
+        piece = os.pread(fd, min(_CHUNK, end - at), at)
+        if not piece:
+            break
+        pieces.append(piece)
+        at += len(piece)
+    return b"".join(pieces)
+
+
+def entries(folder: Folder) -> Iterator[tuple[str, os.stat_result]]:
+    # A description of its own: the position of a listing must not be shared.
+    fd = os.open(".", FOLDER, dir_fd=folder.fd)
+    try:
+        with os.scandir(fd) as found:
+            for entry in found:
+                try:
+                    yield entry.name, entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+    finally:
+        os.close(fd)
+
+
+def remove(last: str, folder: Folder) -> bool:
+    try:
+        os.unlink(last, dir_fd=folder.fd)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def make_root(root: str) -> None:
+    missing = []
+    at = root
+    while not os.path.isdir(at):
+        missing.append(at)
+        at = os.path.dirname(at)
+    for folder in reversed(missing):
+        try:
+            os.mkdir(folder)
+        except FileExistsError:
+            if not os.path.isdir(folder):
+                raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder) from None
+    for folder in {os.path.dirname(root), *map(os.path.dirname, missing)}:
+        try:
+            above = Folder(os.open(folder, FOLDER))
+        except PermissionError:
+            continue  # A folder that we can't read was not made by us.
+        os.fsync(above.fd)
+
+
+def step(at: Folder, part: str, name: str, create: bool) -> Folder | None:
+    """The folder ``part`` in ``at``, open; made, and its name made durable, if so asked."""
+    try:
+        if create:
+            try:
+                os.mkdir(part, dir_fd=at.fd)
+            except FileExistsError:
+                pass
+            except OSError:
+                # On a read-only disk the folder may be there all the same.
+                if not _is_folder(at, part):
+                    raise
+        below = Folder(os.open(part, FOLDER | NOFOLLOW, dir_fd=at.fd))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
+            raise
+        if stat.S_ISLNK(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode):
+            raise symlink_error(name) from None
+        if create:
+            raise
+        return None
+    if create:
+        os.fsync(at.fd)
+    return below
+
+
+def _is_folder(at: Folder, part: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
+
+
+def symlink_error(name: str) -> StorageError:
+    return StorageError(
+        f"{check_name(name)!r} is a symbolic link, and none is followed under the root.",
+        "Put the root itself where the files are to lie, and remove the link.",
+        retryable=False,
+    )
