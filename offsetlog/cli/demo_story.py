@@ -48,7 +48,10 @@ class Producer:
             sys.executable, "-m", "offsetlog.cli.demo_producer", self._root, TOPIC, self.name,
             str(self.sequence), str(seconds), str(PAUSE),
         ]  # fmt: skip
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        # In a group of its own: Ctrl-C is for the demo, which then ends its producers.
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         self.pid = self._process.pid
         self.state = "running"
         self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
+import subprocess
 
 import pytest
 
 from offsetlog.cli import demo_story, doctor
 from offsetlog.cli.demo_producer import BATCH
-from tests.cli.shell import offsetlog
+from tests.cli.shell import PROGRAM, environment, offsetlog
 
 QUICK = ("--processes", "2", "--rounds", "6", "--seconds", "5")
 
@@ -84,6 +86,19 @@ def test_the_demo_keeps_its_promises(place, monkeypatch):
     findings = json.loads(result.out)
     assert len(findings) == 5 and all(finding["kept"] for finding in findings)
     assert "SIGKILL" in result.err
+    assert list(place.glob("offsetlog-demo-*")) == []
+
+
+def test_ctrl_c_ends_the_demo_quietly_and_leaves_nothing(place):
+    with subprocess.Popen(
+        [*PROGRAM, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=environment(TMPDIR=str(place)), start_new_session=True,
+    ) as process:  # fmt: skip
+        while b"producer processes" not in process.stdout.readline():
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (130, b"")
     assert list(place.glob("offsetlog-demo-*")) == []
 
 
