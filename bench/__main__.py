@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -45,8 +46,10 @@ def main(argv: list[str] | None = None) -> int:
     target = options.results or HERE / ("results-short.json" if options.short else "results.json")
     measured: list[Row] = []
     failed = []
+    busiest = 0.0
     with work_folder(options.cache) as work, console.status("starting") as status:
         for case in chosen:
+            busiest = max(busiest, os.getloadavg()[0])
             folder = work / case.name
             folder.mkdir()
             setting = Setting(folder, options.cache, options.short)
@@ -59,6 +62,11 @@ def main(argv: list[str] | None = None) -> int:
                 continue
             save(target, merge(load(target), measured, figure_names()))
     show(measured, console)
+    if busiest > (os.cpu_count() or 1) + 1:
+        console.print(
+            f"[yellow]The load average reached {busiest:.1f}: others were at work, and times of "
+            "this run are not to be believed. Counts are.[/]"
+        )
     return 1 if failed else 0
 
 

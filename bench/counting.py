@@ -95,6 +95,7 @@ class CountingProxy:
 
     def _run(self) -> None:
         self._loop.run_until_complete(self._serve())
+        self._loop.close()
 
     async def _serve(self) -> None:
         server = await asyncio.start_server(self._client, "127.0.0.1", 0, limit=LINE_LIMIT)

@@ -2,7 +2,8 @@
 
 Times are taken on a real S3 server on loopback, where there is no network to hide behind.
 ``append_s3`` is held against a bare HTTP PUT, without a signature; ``append_s3_s3fs`` against
-s3fs's own ``pipe_file``, the least that a program which goes through fsspec can cost.
+s3fs's own ``pipe_file``, the least that a program which goes through fsspec can cost. Appends
+follow each other at once, so the time holds the wait that a winner owes to other writers.
 """
 
 from __future__ import annotations
@@ -22,29 +23,59 @@ from bench.workload import random_table
 PARTITIONS = 64
 ROWS = 2_000
 """216 kB of keys and values: nearly the most that travels in an entry."""
-SNAPSHOT_SPAN = 192
+SNAPSHOT_SPAN = 256
 """Appends over which the requests of a writer's snapshots are spread."""
-FIGURES = (
+COUNTS = (
     at_most("append_s3_requests", 1, "requests"),
-    at_most("append_s3_requests_amortised", 1.1, "requests", "snapshots included"),
+    at_most("append_s3_requests_amortised", 1.15, "requests", "snapshots included"),
+)
+TIMES = (
     Figure("append_s3", "ms", "bare HTTP PUT", 2.0, "lower"),
     Figure("append_s3_s3fs", "ms", "bare s3fs PUT", 2.0, "lower"),
 )
 
 
-class _Appends:
-    def __init__(
-        self,
-        log: Any,
-        counted_log: Any,
-        proxy: CountingProxy,
-        floors: tuple[BareHttp, BareS3fs],
-        size: int,
-        count: int,
-    ) -> None:
+class _Counts:
+    def __init__(self, log: Any, proxy: CountingProxy) -> None:
         self._log = log
-        self._counted_log = counted_log
         self._proxy = proxy
+
+    def ours(self) -> dict[str, float]:
+        table = random_table(ROWS)
+        with self._log.producer(linger_ms=0) as producer:
+            producer.send_arrow("orders", table).result()  # the first opens the topic
+            with self._proxy.counted() as one:
+                producer.send_arrow("orders", table).result()
+            with self._proxy.counted() as many:
+                for _ in range(SNAPSHOT_SPAN):
+                    producer.send("orders", value=b"small").result()
+        return {
+            "append_s3_requests": len(one),
+            "append_s3_requests_amortised": len(many) / SNAPSHOT_SPAN,
+        }
+
+    def peer(self) -> dict[str, float]:
+        return {}
+
+
+@contextmanager
+def _count_rig(setting: Setting) -> Iterator[Rig]:
+    import offsetlog
+    from tests.servers import latency_s3
+
+    with (
+        latency_s3.running(0, 0) as place,
+        CountingProxy(str(place.options["endpoint_url"])) as proxy,
+    ):
+        options = {**place.options, "endpoint_url": proxy.endpoint}
+        with offsetlog.open(f"{place.url}/log", **options) as log:
+            log.create_topic("orders", partitions=PARTITIONS)
+            yield _Counts(log, proxy)
+
+
+class _Appends:
+    def __init__(self, log: Any, floors: tuple[BareHttp, BareS3fs], size: int, count: int) -> None:
+        self._log = log
         self._http, self._s3fs = floors
         self._table = random_table(ROWS)
         self._bytes = random_table(size // 108 + 1)["value"].chunk(0).buffers()[2].to_pybytes()
@@ -61,21 +92,8 @@ class _Appends:
 
     def ours(self) -> dict[str, float]:
         with self._log.producer(linger_ms=0) as producer:
-            producer.send_arrow("orders", self._table).result()
             took = self._median_ms(lambda: producer.send_arrow("orders", self._table).result())
-        with self._counted_log.producer(linger_ms=0) as producer:
-            producer.send_arrow("orders", self._table).result()  # it may have to catch up first
-            with self._proxy.counted() as asked:
-                producer.send_arrow("orders", self._table).result()
-            with self._proxy.counted() as many:
-                for _ in range(SNAPSHOT_SPAN):
-                    producer.send("orders", value=b"small").result()
-        return {
-            "append_s3_requests": len(asked),
-            "append_s3_requests_amortised": len(many) / SNAPSHOT_SPAN,
-            "append_s3": took,
-            "append_s3_s3fs": took,
-        }
+        return {"append_s3": took, "append_s3_s3fs": took}
 
     def peer(self) -> dict[str, float]:
         return {
@@ -89,25 +107,24 @@ class _Appends:
 
 
 @contextmanager
-def _rig(setting: Setting) -> Iterator[Rig]:
+def _time_rig(setting: Setting) -> Iterator[Rig]:
     import offsetlog
 
     with seaweed.running(setting.work) as server, CountingProxy(server.endpoint) as proxy:
         url = f"s3://{server.bucket}/log"
-        with (
-            offsetlog.open(url, **server.options()) as log,
-            offsetlog.open(url, **server.options(proxy.endpoint)) as counted,
-        ):
+        with offsetlog.open(url, **server.options(proxy.endpoint)) as log:
             log.create_topic("orders", partitions=PARTITIONS)
-            with counted.producer(linger_ms=0) as producer, proxy.counted() as asked:
+            with log.producer(linger_ms=0) as producer, proxy.counted() as asked:
                 producer.send_arrow("orders", random_table(ROWS)).result()
-            size = max(one.sent for one in asked)
-            floors = (
-                BareHttp(server.endpoint, server.bucket),
-                BareS3fs(server.bucket, server.options()),
-            )
-            yield _Appends(log, counted, proxy, floors, size, setting.pick(100, 3))
-            floors[0].close()
+        size = max(one.sent for one in asked)
+        http = BareHttp(server.endpoint, server.bucket)
+        floors = (http, BareS3fs(server.bucket, server.options()))
+        with offsetlog.open(url, **server.options()) as log:
+            yield _Appends(log, floors, size, setting.pick(100, 3))
+        http.close()
 
 
-CASES = (Case("append_s3", FIGURES, _rig),)
+CASES = (
+    Case("append_s3_requests", COUNTS, _count_rig),
+    Case("append_s3", TIMES, _time_rig),
+)

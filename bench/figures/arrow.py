@@ -19,8 +19,6 @@ from bench.peers import confluent, kafka
 from bench.workload import random_table
 
 PARTITIONS = 8
-POLLED = 10_000
-"""Records of one poll; the peer gets as many at a time."""
 SEND = (
     at_least("send_arrow", 4e6, "rows/s"),
     Figure("send_arrow_vs_encode", "rows/s", "bare Parquet encode, fsynced", 1.0, "higher"),
@@ -127,7 +125,7 @@ class _Polls:
         begin = perf_counter()
         with _from_the_start(self._log) as consumer:
             while seen < self._rows:
-                for record in consumer.poll(timeout=1.0, max_records=POLLED):
+                for record in consumer.poll(timeout=1.0):
                     size += len(record.value) + (record.offset < 0)
                     seen += 1
         rate = seen / (perf_counter() - begin)

@@ -18,6 +18,7 @@ FIGURES = (
     at_most("idle_poll_requests", 1, "requests", "at 1 partition"),
     at_most("idle_poll_requests_1000", 1, "requests", "at 1,000 partitions"),
     at_most("new_entry_poll_requests", 1, "requests", "for the look that brings new records"),
+    at_most("assign_requests_1000", 6, "requests", "to assign 1,000 partitions and begin"),
 )
 
 
@@ -29,10 +30,18 @@ class _Looks:
 
     def ours(self) -> dict[str, float]:
         return {
+            "assign_requests_1000": self._begin("many", 1000),
             "idle_poll_requests": self._idle("one", 1),
             "idle_poll_requests_1000": self._idle("many", 1000),
             "new_entry_poll_requests": self._new_entry("many", 1000),
         }
+
+    def _begin(self, topic: str, partitions: int) -> float:
+        with self._proxy.counted() as asked, self._log.consumer() as consumer:
+            consumer.assign([(topic, number) for number in range(partitions)])
+            consumer.seek_to_beginning()
+            consumer.poll(timeout=0)
+        return len(asked)
 
     def _caught_up(self, topic: str, partitions: int) -> Any:
         consumer = self._log.consumer(auto_offset_reset="earliest")
@@ -60,6 +69,7 @@ class _Looks:
                     if len(consumer.poll(timeout=0)) != 1:
                         raise RuntimeError("the new record did not come with the first look")
                 asked_for += len(asked)
+                consumer.poll(timeout=0)  # idle again: who finds much asks for more at once
         return asked_for / LOOKS
 
     def peer(self) -> dict[str, float]:

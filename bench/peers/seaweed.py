@@ -64,6 +64,8 @@ def running(work: Path) -> Iterator[S3Server]:
     log = work / "seaweed.log"
     command = [_weed(), "server", f"-dir={folder}", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-s3"]
     command += [f"-master.port={master}", f"-volume.port={volume}", f"-filer.port={filer}"]
+    # Those two would listen on fixed ports, which another one may hold.
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", "-master.telemetry=false"]
     command += [f"-s3.port={s3}", "-master.volumeSizeLimitMB=30", "-volume.max=400"]
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, cwd=folder)
