@@ -224,7 +224,7 @@ def decode_leaf(data: bytes, name: str) -> Leaf:
     if file.metadata.num_rows > LEAF_EXTENTS:
         raise CorruptLogError(f"{name} has {file.metadata.num_rows} extents.")
     ints = _columns(file, _LEAF_INTS, name)
-    table = file.read(columns=list(_LEAF_BYTES))
+    table = file.read(columns=list(_LEAF_BYTES), use_threads=False)
     blobs = [_blob(table, column, width, name) for column, width in _LEAF_BYTES.items()]
     return Leaf(*ints, *blobs)  # type: ignore[arg-type]  # ints first, blobs last
 
@@ -254,7 +254,7 @@ def _columns(file: pq.ParquetFile, names: tuple[str, ...], what: str) -> list[ar
     if missing:
         raise CorruptLogError(f"{what} has no column {sorted(missing)[0]!r}.")
     try:
-        table = file.read(columns=list(names))
+        table = file.read(columns=list(names), use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise CorruptLogError(f"{what}: {rows.first_line(error)}") from None
     out = []
