@@ -43,10 +43,10 @@ _HIGHEST = Faults(
     lost=0.12,
     never=0.08,
     late=0.12,
-    hidden=0.15,
-    refused=0.05,
+    hidden=0.2,
+    refused=0.07,
     reads=0.02,
-    freeze=0.02,
+    freeze=0.03,
     jump=0.01,
     caches=0.02,
 )

@@ -58,12 +58,15 @@ class Outcome(NamedTuple):
 def plan_of(seed: int) -> Plan:
     """The plan that a seed stands for."""
     rng = random.Random(f"{seed}/plan")
-    roles = ["admin0"]
+    roles = [f"admin{i}" for i in range(rng.choice((1, 1, 2)))]
     roles += [f"producer{i}" for i in range(rng.randint(1, 3))]
     roles += [f"query{i}" for i in range(rng.randint(0, 2))]
     roles += [f"reader{i}" for i in range(rng.randint(1, 2))]
     roles += [f"publisher{i}" for i in range(rng.randint(0, 2))]
     roles += [f"maintainer{i}" for i in range(rng.randint(0, 2))]
+    for role in ("collector0", "compactor0", "compactor1", "forgetter0"):
+        if rng.random() < 0.3:
+            roles.append(role)
     graces = rng.choice(((0,), (0, 2_000), (0, 2_000, 60_000), (30_000,)))
     steps = rng.choice((600, 1200, 2400))
     return Plan(seed, tuple(roles), drawn(rng), steps, rng.random() < 0.4, graces)

@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ...client import admin
@@ -27,7 +28,7 @@ from ...errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from ...log.entry import Create
+from ...log.entry import Create, Expire
 from ...log.state import State
 from .oracle import Batch, Oracle, Row, rows_of, token_of, value_of
 from .store import SerialPool, SimStore
@@ -61,11 +62,10 @@ class Scene:
         actors = [ACTORS[kind]]
         if kind == "producer":
             # Whether a process has more threads is the role's nature, not each life's.
-            nature = sum(map(ord, f"{role}{self.world.seed}")) % 6
-            actors += {0: [publisher], 1: [producer], 2: [maintainer, publisher]}.get(nature, [])
+            nature = sum(map(ord, f"{role}{self.world.seed}")) % 5
+            actors += THREADS.get(nature, [])
         return [
-            lambda actor=actor, i=i: actor(Actor(self, process, handle, role, i))  # type: ignore[misc]
-            for i, actor in enumerate(actors)
+            partial(actor, Actor(self, process, handle, role, i)) for i, actor in enumerate(actors)
         ]
 
 
@@ -96,7 +96,8 @@ class Actor:
 
     def do(self, what: str, call: Callable[[], Any]) -> Any:
         """Run an operation; None when the history explains its failure."""
-        faults, tip, calm = self.process.faults_seen, self.oracle.truth.tip, self.world.calm
+        faults, calm = self.process.faults_seen, self.world.calm
+        tip = self.handle.chain.state.tip
         ack = self.oracle.newest_ack
         self.say(what)
         try:
@@ -122,6 +123,8 @@ class Actor:
         if isinstance(error, StorageError) and "grace period" in str(error):
             return
         if isinstance(error, UnknownTopicError) and (deleted or self._stale(tip)):
+            return
+        if "has no partition" in str(error) and deleted:
             return
         if isinstance(error, OffsetOutOfRangeError) and (
             deleted or since[0].parts != since[-1].parts
@@ -221,7 +224,7 @@ def query(actor: Actor) -> None:
         done = False
         for _ in range(6):
             open_before = lane._prepared is not None
-            actor.do(f"flushes {token}", lambda lane=lane: lane.flush(None))  # type: ignore[misc]
+            actor.do(f"flushes {token}", partial(lane.flush, None))
             if lane._batch is None:
                 done = out.error is None
                 break
@@ -248,7 +251,12 @@ def reader(actor: Actor) -> None:
     positions: dict[int, int] = {}
     actor.await_topic()
     for _ in actor.turns(24):
-        state = actor.look()
+        if actor.rng.random() < 0.4 and actor.handle.chain.state.alive:
+            # Plans from what it knew some time ago.
+            actor.world.sleep(actor.process, actor.rng.uniform(0, 4))
+            state: State | None = actor.handle.chain.state
+        else:
+            state = actor.look()
         if state is None or not state.partitions:
             continue
         partition = actor.rng.randrange(state.partitions)
@@ -327,8 +335,8 @@ def _stale_extents(actor: Actor, state: State, partition: int) -> None:
 
 def publisher(actor: Actor) -> None:
     actor.await_topic()
-    for _ in actor.turns(6):
-        actor.world.sleep(actor.process, actor.rng.uniform(0, 1))
+    for _ in actor.turns(10):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 0.7))
         if actor.look() is None:
             continue
         if actor.rng.random() < 0.5:
@@ -349,8 +357,48 @@ def maintainer(actor: Actor) -> None:
         grace = actor.rng.choice(actor.scene.graces)
         actor.do(
             f"maintains with a grace of {grace} ms",
-            lambda grace=grace: Maintenance(actor.handle, grace_ms=grace).run(),  # type: ignore[misc]
+            Maintenance(actor.handle, grace_ms=grace).run,
         )
+
+
+def collector(actor: Actor) -> None:
+    """A maintainer in a hurry: no grace, and only collection."""
+    actor.await_topic()
+
+    def collect() -> None:
+        round_ = Maintenance(actor.handle, grace_ms=0)
+        round_._collect(actor.world.now_ms)
+        round_._delete()
+
+    for _ in actor.turns(14):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 0.6))
+        if actor.do("looks", actor.handle.raw_state) is not None:
+            actor.do("collects and deletes", collect)
+
+
+def compactor(actor: Actor) -> None:
+    """A maintainer that only consolidates, again and again."""
+    actor.await_topic()
+    for _ in actor.turns(10):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 0.6))
+        if actor.do("looks", actor.handle.raw_state) is not None:
+            round_ = Maintenance(actor.handle, grace_ms=0)
+            actor.do("consolidates", round_._consolidate)
+
+
+def forgetter(actor: Actor) -> None:
+    """Producers' ids expire as soon as they may."""
+    actor.await_topic()
+    for _ in actor.turns(20):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 0.5))
+        state = actor.do("looks", actor.handle.raw_state)
+        if state is not None:
+            floor = max(0, state.tip - actor.rng.randrange(3))
+            actor.do(f"forgets senders before {floor}", partial(_expire, actor, floor))
+
+
+def _expire(actor: Actor, floor: int) -> None:
+    actor.handle.decide(Expire(floor))
 
 
 def administrator(actor: Actor) -> None:
@@ -366,16 +414,16 @@ def administrator(actor: Actor) -> None:
         what = rng.choice(("alter", "trim", "config", "recreate", "trim"))
         if what == "alter":
             count = state.partitions + 1
-            actor.do(f"wants {count} partitions", lambda: _alter(handle, partitions=count))
+            actor.do(f"wants {count} partitions", partial(_alter, handle, partitions=count))
         elif what == "config":
             config = rng.choice(
                 ({"retention.bytes": 300}, {"retention.bytes": -1}, {"retention.ms": 3_600_000})
             )
-            actor.do(f"sets {config}", lambda: _alter(handle, config=config))
+            actor.do(f"sets {config}", partial(_alter, handle, config=config))
         elif what == "trim":
             partition = rng.randrange(state.partitions)
             offset = rng.randint(0, state.end(partition))
-            actor.do(f"trims {partition} to {offset}", lambda: _trim(handle, partition, offset))
+            actor.do(f"trims {partition} to {offset}", partial(_trim, handle, partition, offset))
         else:
             actor.do("deletes the topic", lambda: admin.delete(handle) or True)
             _create(actor, rng.randrange(1, 4))
@@ -410,6 +458,12 @@ def _create(actor: Actor, partitions: int) -> None:
     actor.do(f"creates the topic with {partitions} partitions", create)
 
 
+THREADS: dict[int, list[Callable[[Actor], None]]] = {
+    0: [publisher],
+    1: [producer, publisher],
+    2: [maintainer, publisher],
+}
+"""What else runs in some producers' processes, upon the same handle."""
 ACTORS: dict[str, Callable[[Actor], None]] = {
     "admin": administrator,
     "producer": producer,
@@ -417,5 +471,8 @@ ACTORS: dict[str, Callable[[Actor], None]] = {
     "reader": reader,
     "publisher": publisher,
     "maintainer": maintainer,
+    "collector": collector,
+    "compactor": compactor,
+    "forgetter": forgetter,
 }
 __all__ = ["ACTORS", "Actor", "Scene", "token_of"]

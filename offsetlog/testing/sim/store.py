@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from ...errors import StorageError
@@ -59,9 +60,7 @@ class SimStore:
             return Unknown("no answer")
         if process.chance(faults.late):
             world.fault(process, "late", f"create {name} is on its way for long")
-            world.later(
-                f"create {name} of {process.name}", lambda: _ignore(world.create, name, data)
-            )
+            world.later(f"create {name} of {process.name}", partial(world.create, name, data))
             return Unknown("no answer")
         landed = world.create(name, data)
         self._answered()
@@ -74,9 +73,9 @@ class SimStore:
         return Committed() if landed else Conflict()
 
     def put(self, name: str, data: bytes, durable: bool = True) -> None:
-        self._write("write", name, lambda: self._world.write(name, data))
+        self._write("write", name, partial(self._world.write, name, data))
 
-    def _write(self, doing: str, name: str, effect: Callable[[], None]) -> None:
+    def _write(self, doing: str, name: str, effect: Callable[[], Any]) -> None:
         world, process = self._world, self._process
         self._call(doing, name)
         faults = process.faults
@@ -127,7 +126,7 @@ class SimStore:
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            self._write("delete", name, lambda name=name: self._world.remove(name))  # type: ignore[misc]
+            self._write("delete", name, partial(self._world.remove, name))
 
     def delete_tree(self, folder: str) -> None:
         self.delete([name for name in self._world.files if name.startswith(f"{folder}/")])
@@ -137,10 +136,6 @@ class SimStore:
 
     def close(self) -> None:
         pass
-
-
-def _ignore(call: Callable[..., Any], *arguments: Any) -> None:
-    call(*arguments)
 
 
 class SerialPool:

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...client.env import Env
-from ...errors import OffsetLogError
 from ..faults import NO_FAULTS, Faults
 from .fibers import Fiber, fiber
 
@@ -27,8 +26,8 @@ class Crashed(BaseException):
     """The process is gone. Not an ``Exception``: no handler of the code under test sees it."""
 
 
-class Violation(AssertionError):
-    """A promise was broken."""
+class Violation(BaseException):
+    """A promise was broken. Not an ``Exception``, so that no code under test handles it."""
 
 
 class File(NamedTuple):
@@ -40,7 +39,7 @@ class Late(NamedTuple):
     """Something that takes effect some time later, whatever became of its sender."""
 
     due_step: int
-    effect: Callable[[], None]
+    effect: Callable[[], object]
     text: str
 
 
@@ -299,7 +298,7 @@ class World:
 
     # --- late effects, broken caches -------------------------------------------------------
 
-    def later(self, text: str, effect: Callable[[], None]) -> None:
+    def later(self, text: str, effect: Callable[[], object]) -> None:
         steps = self.rng.choice((3, 20, 100, 400))
         self._late.append(Late(self.step + steps, effect, text))
 
@@ -349,7 +348,3 @@ class World:
     def remove(self, name: str) -> None:
         if self.files.pop(name, None) is not None:
             self.watch("delete", name, None)
-
-
-def is_ours(error: BaseException) -> bool:
-    return isinstance(error, OffsetLogError)
