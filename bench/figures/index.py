@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -118,7 +119,7 @@ def _mirror(built: large_log.Built, to: BareHttp, prefix: str) -> None:
 def _rig(setting: Setting) -> Iterator[Rig]:
     from tests.servers import latency_s3
 
-    many = large_log.build(_folder(setting, "many"), setting.pick(MANY, 20_000))
+    many = _many(setting)
     few = large_log.build(_folder(setting, "few"), FEW)
     with (
         latency_s3.running(0, 0) as place,
@@ -133,6 +134,19 @@ def _rig(setting: Setting) -> Iterator[Rig]:
         server.close()
         options = {**place.options, "endpoint_url": proxy.endpoint}
         yield _Index(many, few, proxy, roots, options)
+
+
+def _many(setting: Setting) -> large_log.Built:
+    """The large log. A full run builds it once; its last user may append to it."""
+    if setting.short:
+        return large_log.build(_folder(setting, "many"), 20_000)
+    return _built_once(setting.work.parent / "large")
+
+
+@cache
+def _built_once(folder: Path) -> large_log.Built:
+    folder.mkdir()
+    return large_log.build(folder, MANY)
 
 
 def _folder(setting: Setting, name: str) -> Path:
@@ -182,7 +196,7 @@ PUBLISH = (
 
 @contextmanager
 def _publish_rig(setting: Setting) -> Iterator[Rig]:
-    many = large_log.build(_folder(setting, "many"), setting.pick(MANY, 20_000))
+    many = _many(setting)
     few = large_log.build(_folder(setting, "few"), FEW)
     yield _Publishing(many, few, setting.pick(8, 2))
 
