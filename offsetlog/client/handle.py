@@ -8,10 +8,11 @@ Invariants:
 
 from __future__ import annotations
 
+import difflib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from ..errors import UnknownTopicError
+from ..errors import OffsetLogError, UnknownTopicError
 from ..format import entries as entry_format
 from ..format.names import topic_folder
 from ..log.entry import Body, Counted, Entry, Void
@@ -40,7 +41,7 @@ class TopicHandle:
         self._open_or_refresh(fresh)
         state = self.chain.state
         if not state.alive or state.topic != self.name:
-            raise unknown_topic(self.name, state)
+            raise unknown_topic(self.name, state, self.chain.store)
         return state
 
     def glance(self) -> State:
@@ -51,7 +52,7 @@ class TopicHandle:
             return self.state()
         state = self.chain.advance()
         if not state.alive or state.topic != self.name:
-            raise unknown_topic(self.name, state)
+            raise unknown_topic(self.name, state, self.chain.store)
         return state
 
     def raw_state(self) -> State:
@@ -84,10 +85,21 @@ class TopicHandle:
         return None if isinstance(verdict, Counted) else verdict
 
 
-def unknown_topic(name: str, state: State) -> UnknownTopicError:
+def unknown_topic(name: str, state: State, store: Store | None = None) -> UnknownTopicError:
+    """That there is no such topic, and what may have been meant."""
     if state.alive:
-        return UnknownTopicError(
-            f"There is no topic {name!r}.", f"Did you mean {state.topic!r}?"
-        )
+        return UnknownTopicError(f"There is no topic {name!r}.", f"Did you mean {state.topic!r}?")
     gone = f"Topic {name!r} was deleted." if state.tip else f"There is no topic {name!r}."
+    near = [] if store is None or state.tip else _near(name, store)
+    if near:
+        return UnknownTopicError(gone, f"Did you mean {near[0]!r}?")
     return UnknownTopicError(gone, "'offsetlog topics list' names those that exist.")
+
+
+def _near(name: str, store: Store) -> list[str]:
+    """Folders of topics with a similar name; nothing when they can't be listed."""
+    try:
+        folders = [folder for folder in store.folders("") if folder[:1] not in "._"]
+    except OffsetLogError:
+        return []
+    return difflib.get_close_matches(topic_folder(name), folders, n=1, cutoff=0.75)
