@@ -46,14 +46,22 @@ __all__ = [
 ]
 
 
-def open(url: str, *, single_writer: bool = False, **storage_options: Any) -> Log:  # noqa: A001
+def open(  # noqa: A001
+    url: str,
+    *,
+    single_writer: bool = False,
+    offsets_table: str | None = None,
+    **storage_options: Any,
+) -> Log:
     """Open the log at ``url``: a local path, or any URL that fsspec knows.
 
     ``storage_options`` are passed to the filesystem; credentials are better taken from the
     environment. ``single_writer`` accepts, by name, the risk of a filesystem that cannot decide
-    a race: then only one program may ever write at a time.
+    a race: then only one program may ever write at a time. ``offsets_table`` puts the groups'
+    positions elsewhere than in ``__consumer_offsets`` under the root: a path or a URL.
     """
     from .client.log import Log
     from .storage.open import open_store
 
-    return Log(open_store(url, single_writer=single_writer, **storage_options))
+    store = open_store(url, single_writer=single_writer, **storage_options)
+    return Log(store, offsets_table=offsets_table)

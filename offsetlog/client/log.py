@@ -19,6 +19,7 @@ from typing import Any
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
 from ..format import FORMAT_VERSION, names, strict_json
 from ..log.state import EMPTY_STATE
+from ..storage.open_offsets import open_offsets
 from ..storage.ports import Committed, Conflict, Store
 from ..values import check_name
 from . import admin
@@ -27,7 +28,9 @@ from .consumer import Consumer
 from .env import REAL, Env
 from .handle import TopicHandle, unknown_topic
 from .maintenance import Maintained, Maintenance
+from .offsets_table import OffsetsTable
 from .producer import Producer
+from .pulse import Pulses
 from .verify import Report, verify_topic
 from .views import Topic, TopicInfo, TopicList, info
 
@@ -37,7 +40,13 @@ POOL_THREADS = 16
 class Log:
     """An open root. Threads may share it; close it, or use it in a ``with`` block."""
 
-    def __init__(self, store: Store, env: Env = REAL, buffer_bytes: int = BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        store: Store,
+        env: Env = REAL,
+        buffer_bytes: int = BUFFER_BYTES,
+        offsets_table: str | None = None,
+    ) -> None:
         self.store = store
         self.env = env
         self._buffer_bytes = buffer_bytes
@@ -46,6 +55,9 @@ class Log:
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="offsetlog")
         self._root_id: str | None = None
+        self._offsets_place = offsets_table
+        self._offsets: OffsetsTable | None = None
+        self._pulses: Pulses | None = None
         self._closed = False
 
     @property
@@ -201,6 +213,23 @@ class Log:
         self._open()
         return Consumer(self, group, topics, **settings)
 
+    @property
+    def offsets_table(self) -> OffsetsTable:
+        """The one writer of this program to the table where all groups are."""
+        self._open()
+        with self._lock:
+            if self._offsets is None:
+                port = open_offsets(self.store, self._offsets_place)
+                self._offsets = OffsetsTable(port, self.env, self._pool)
+            return self._offsets
+
+    @property
+    def pulses(self) -> Pulses:
+        with self._lock:
+            if self._pulses is None:
+                self._pulses = Pulses(self.offsets_table)
+            return self._pulses
+
     # --- looking after it ------------------------------------------------------------------
 
     def maintain(self, topic: str | None = None, **settings: Any) -> list[Maintained]:
@@ -237,12 +266,16 @@ class Log:
             return
         self._closed = True
         errors: list[OffsetLogError] = []
+        if self._pulses is not None:
+            self._pulses.close()
         for appender in list(self._appenders.values()):
             try:
                 appender.close()
             except OffsetLogError as error:
                 errors.append(error)
         self._pool.shutdown(wait=True)
+        if self._offsets is not None:
+            self._offsets.port.close()
         self.store.close()
         if errors:
             raise errors[0]
@@ -260,5 +293,3 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log({self.url!r})"
-
-

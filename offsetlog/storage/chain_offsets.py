@@ -129,5 +129,3 @@ class ChainOffsets(Beats):
 
     def close(self) -> None:
         """The store belongs to the log."""
-
-

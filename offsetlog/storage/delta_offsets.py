@@ -361,9 +361,7 @@ class DeltaOffsets(Beats):
 
         def work() -> tuple[Any, tuple[int, int]]:
             table = deltalake.DeltaTable(self._uri, storage_options=self._options)
-            done = table.optimize.compact(
-                target_size=COMPACT_TO, post_commithook_properties=hooks
-            )
+            done = table.optimize.compact(target_size=COMPACT_TO, post_commithook_properties=hooks)
             table.create_checkpoint()
             return table, (int(done["numFilesRemoved"]), int(done["numFilesAdded"]))
 
@@ -427,5 +425,3 @@ def _sync(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
-
-

@@ -20,7 +20,6 @@ from .local import LocalStore
 from .offsets_port import OffsetsPort
 from .open import open_store
 from .ports import Store
-from .redact import Redactor
 
 FOLDER = "__consumer_offsets"
 

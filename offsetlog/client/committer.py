@@ -1,0 +1,191 @@
+"""What a consumer commits for its group, and how.
+
+Invariants:
+
+1. Committed is the next offset to read. An offset that was never there is refused, and so is
+   everything else in the same commit.
+2. One commit is in flight at a time: later ones wait for it, and keep their order.
+3. A commit carries the generation of the last look, and the reset number that its progress
+   has followed; what was reset since is passed over.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
+
+from ..errors import (
+    FencedError,
+    InvalidRequestError,
+    OffsetLogError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from ..group.decide import Accepted
+from ..group.facts import OffsetAndMetadata, Partition, check_position
+from ..group.requests import Commit, Request
+from ..group.state import Table
+from ..log.fetch import check_partition
+from ..values import TopicPartition
+from .commits import Commits
+from .cursor import Cursor
+from .env import Env
+from .handle import TopicHandle
+from .offsets_table import OffsetsTable
+from .pulse import Pulses, Timing
+from .views import as_partition
+
+Said = dict[Partition, OffsetAndMetadata]
+
+
+class Settings(NamedTuple):
+    policy: str
+    auto_commit: bool
+    auto_commit_ms: float
+    timing: Timing
+    strategy: str
+    client: str
+
+
+class WorkerHost(Protocol):
+    """What a worker needs of the ``Log``."""
+
+    env: Env
+
+    def topic_handle(self, name: str) -> TopicHandle: ...
+
+    @property
+    def offsets_table(self) -> OffsetsTable: ...
+
+    @property
+    def pulses(self) -> Pulses: ...
+
+
+class Committer:
+    """The part of a worker that commits."""
+
+    def __init__(self, host: WorkerHost, group: str, settings: Settings, cursor: Cursor) -> None:
+        self.group = group
+        self._host = host
+        self._env = host.env
+        self._table = host.offsets_table
+        self._settings = settings
+        self._cursor = cursor
+        self.topics: tuple[str, ...] = ()
+        self.member: str | None = None
+        self._generation = 0
+        self._followed = 0
+        self._saved: dict[Partition, int] = {}
+        self._seen: Table | None = None
+        self._next_auto = self._env.monotonic() + settings.auto_commit_ms / 1000
+        self.commits = Commits(self._ask_commit, f"offsetlog-commits-{group}")
+
+    def offsets_of(self, given: Mapping[Any, Any] | None) -> Said:
+        """What a commit says: all positions, or those that were given, looked at with care."""
+        if given is None:
+            return {
+                tp: OffsetAndMetadata(position)
+                for tp, position in self._cursor.positions.items()
+                if position is not None
+            }
+        return {tp: self._checked(tp, said) for tp, said in _as_offsets(given).items()}
+
+    def _checked(self, tp: Partition, said: OffsetAndMetadata) -> OffsetAndMetadata:
+        check_position(tp, said)
+        handle = self._host.topic_handle(tp[0])
+        state = handle.state(fresh=False)
+        if tp[1] >= state.partitions or said.offset > state.end(tp[1]):
+            state = handle.state()
+        check_partition(state, tp[1])
+        end = state.end(tp[1])
+        if said.offset > end:
+            raise OffsetOutOfRangeError(
+                f"Offset {said.offset} of {tp[0]}-{tp[1]} was never there: it ends at "
+                f"{end}.",
+                "Commit the next offset to read, which is at most the end.",
+            )
+        return said
+
+    def commit(self, given: Mapping[Any, Any] | None) -> None:
+        self.commits.drain()
+        offsets = self.offsets_of(given)
+        if offsets:
+            self._ask_commit(self._request(offsets))
+
+    def commit_async(self, given: Mapping[Any, Any] | None, callback: Any) -> Any:
+        return self.commits.submit(self._request(self.offsets_of(given)), callback)
+
+    def _request(self, offsets: Said) -> Commit:
+        if self.member is None and self.topics:
+            raise FencedError(
+                f"This consumer is no longer a member of the group {self.group!r}.",
+                "The next poll joins anew, and goes on from the committed positions.",
+            )
+        return Commit(self.group, self.member, self._generation, self._followed, offsets)
+
+    def _ask_commit(self, request: Commit) -> None:
+        [accepted] = self._accept(request)
+        for tp, said in request.offsets.items():
+            if tp not in accepted.dropped:
+                self._saved[TopicPartition(*tp)] = said.offset
+
+    def _dirty(self) -> Said:
+        return {tp: said for tp, said in self.offsets_of(None).items() if self._moved(tp, said)}
+
+    def _auto_commit(self) -> None:
+        offsets = self._dirty()
+        if not offsets:
+            return
+        try:
+            self.commit({tuple(tp): said for tp, said in offsets.items()})
+        except FencedError:
+            if self.member is None:
+                raise
+            self._seen = None  # The look that follows says what happened, and warns.
+        except UnknownTopicError:
+            self._seen = None  # Its partitions are taken away at the next look.
+        except OffsetLogError as error:
+            if not error.retryable:
+                raise
+            warn(f"The automatic commit failed and is tried again: {error}")
+
+    def _accept(self, *requests: Request) -> tuple[Accepted, ...]:
+        return self._table.accept(*requests)
+
+    def committed(self, only: list[TopicPartition] | None) -> dict[TopicPartition, Any]:
+        self.commits.drain()
+        positions = self._table.look().group(self.group).positions
+        wanted = [TopicPartition(*p) for p in sorted(positions)] if only is None else only
+        return {
+            tp: OffsetAndMetadata(positions[tp].offset, positions[tp].metadata)
+            for tp in wanted
+            if tp in positions
+        }
+
+    def _moved(self, tp: Partition, said: OffsetAndMetadata) -> bool:
+        """Whether a position still is to be committed after the revoke callback has run."""
+        return self._saved.get(tp) != said.offset
+
+
+def _as_offsets(given: Mapping[Any, Any]) -> Said:
+    if not isinstance(given, Mapping):
+        raise InvalidRequestError(
+            f"{given!r} is not what a commit takes.", 'Write it as {("orders", 0): 53}.'
+        )
+    out: Said = {}
+    for key, value in given.items():
+        if isinstance(value, tuple):
+            if len(value) != 2 or not isinstance(value[1], str):
+                raise InvalidRequestError(
+                    f"{value!r} is not an offset with its metadata.", 'Write it as (53, "text").'
+                )
+            value = OffsetAndMetadata(*value)
+        else:
+            value = OffsetAndMetadata(value)
+        out[as_partition(key)] = value
+    return out
+
+
+def warn(text: str) -> None:
+    warnings.warn(text, stacklevel=2)

@@ -1,0 +1,84 @@
+"""What a consumer may be told, and what is wrong in it.
+
+Rules of this module:
+
+1. A setting that cannot work is refused with its name, its value and what is allowed.
+2. Heartbeats are at most a third of the session timeout: one that is lost must not matter.
+"""
+
+from __future__ import annotations
+
+from ..errors import InvalidRequestError
+from ..values import check_name
+from .committer import Settings
+from .pulse import Timing
+
+POLICIES = ("earliest", "latest", "none")
+SHORTEST_SESSION_MS = 300
+
+
+def check_policy(given: str) -> str:
+    if given not in POLICIES:
+        raise InvalidRequestError(
+            f"auto_offset_reset is {given!r}.", f"Allowed: {', '.join(POLICIES)}."
+        )
+    return given
+
+
+def check_whole(name: str, count: object) -> int:
+    if type(count) is not int or count < 1:
+        raise InvalidRequestError(f"{name} is {count!r}.", "It is a whole number from 1.")
+    return count
+
+
+def _check_interval(given: object) -> float:
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+        raise InvalidRequestError(
+            f"auto_commit_interval_ms is {given!r}.", "It is milliseconds from 0."
+        )
+    return float(given)
+
+
+def _check_client(name: object) -> None:
+    if name != "":
+        check_name(name, "client_id")
+
+
+def _timing(session: int, heartbeat: int | None, max_poll: int) -> Timing:
+    check_whole("session_timeout_ms", session)
+    check_whole("max_poll_interval_ms", max_poll)
+    if session < SHORTEST_SESSION_MS:
+        raise InvalidRequestError(
+            f"session_timeout_ms is {session}.", f"It is at least {SHORTEST_SESSION_MS}."
+        )
+    beat = min(3000, session // 5) if heartbeat is None else heartbeat
+    check_whole("heartbeat_interval_ms", beat)
+    if beat * 3 > session:
+        raise InvalidRequestError(
+            f"heartbeat_interval_ms is {beat}, with a session timeout of {session} ms.",
+            "It is at most a third of the session timeout.",
+        )
+    return Timing(session, beat, max_poll)
+
+
+def group_settings(
+    policy: str,
+    auto_commit: object,
+    auto_commit_ms: object,
+    session_ms: int,
+    heartbeat_ms: int | None,
+    max_poll_ms: int,
+    strategy: str,
+    client: str,
+) -> Settings:
+    _check_client(client)
+    if not isinstance(auto_commit, bool):
+        raise InvalidRequestError(f"enable_auto_commit is {auto_commit!r}.", "True or False.")
+    return Settings(
+        policy,
+        auto_commit,
+        _check_interval(auto_commit_ms),
+        _timing(session_ms, heartbeat_ms, max_poll_ms),
+        strategy,
+        client,
+    )

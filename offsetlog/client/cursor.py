@@ -1,0 +1,158 @@
+"""Positions in partitions, and the reading on from them.
+
+Invariants:
+
+1. A position is the offset of the next record that is given. It moves only by giving records
+   and by ``move``; what fails moves nothing.
+2. Partitions are served in turn: one that has much does not starve the others.
+3. Where a partition without a position begins, and what happens to one that lies outside the
+   log, is its owner's to say (``Starts``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from ..errors import OffsetOutOfRangeError, UnknownTopicError
+from ..log.fetch import check_partition
+from ..values import TopicPartition
+from .handle import TopicHandle
+from .reader import ALL_COLUMNS, Batch
+
+Rows = tuple[TopicPartition, Batch, int, int]
+
+
+class Starts(Protocol):
+    """Who says where reading begins."""
+
+    def begin(self, tp: TopicPartition) -> int:
+        """The first position of a partition."""
+
+    def out_of_range(self, tp: TopicPartition, position: int) -> int:
+        """The new position of one whose old one is not there any more."""
+
+
+class _Stream(NamedTuple):
+    """What was read ahead for a partition: rows of ``batch`` from ``row`` on."""
+
+    batch: Batch
+    row: int
+
+
+class Cursor:
+    """For one thread."""
+
+    def __init__(self, handle: Callable[[str], TopicHandle], starts: Starts) -> None:
+        self._handle = handle
+        self._starts = starts
+        self.positions: dict[TopicPartition, int | None] = {}
+        self.paused: set[TopicPartition] = set()
+        self.skips_unknown = False
+        """Whether a topic that is gone is passed over."""
+        self._streams: dict[TopicPartition, _Stream] = {}
+        self._running: dict[TopicPartition, Iterator[Batch]] = {}
+        self._turn = 0
+
+    def keep(self, wanted: Iterable[TopicPartition]) -> None:
+        """Read these and no others; those that were read already go on where they were."""
+        names = list(wanted)
+        self.positions = {tp: self.positions.get(tp) for tp in names}
+        self._streams = {tp: s for tp, s in self._streams.items() if tp in self.positions}
+        self._running = {tp: r for tp, r in self._running.items() if tp in self.positions}
+        self.paused &= set(names)
+
+    def add(self, tp: TopicPartition, position: int | None = None) -> None:
+        self.move(tp, position)
+
+    def drop(self, gone: Iterable[TopicPartition]) -> None:
+        without = set(gone)
+        self.keep([tp for tp in self.positions if tp not in without])
+
+    def move(self, tp: TopicPartition, position: int | None) -> None:
+        self.positions[tp] = position
+        self._streams.pop(tp, None)
+        self._running.pop(tp, None)
+
+    def clear(self) -> None:
+        self._streams.clear()
+        self._running.clear()
+
+    def position(self, tp: TopicPartition) -> int:
+        position = self.positions[tp]
+        if position is None:
+            position = self.positions[tp] = self._starts.begin(tp)
+        return position
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def gather(self, most: int) -> list[Rows]:
+        """What is at hand or known to be there, from each partition in turn."""
+        order = [tp for tp in self.positions if tp not in self.paused]
+        turn = self._turn % max(1, len(order))
+        out: list[Rows] = []
+        room = most
+        for tp in order[turn:] + order[:turn]:
+            if room <= 0:
+                break
+            taken = self._take_some(tp, room)
+            if taken is not None:
+                out.append((tp, *taken))
+                room -= taken[2] - taken[1]
+        if out:
+            self._turn += 1
+        return out
+
+    def _take_some(self, tp: TopicPartition, room: int) -> tuple[Batch, int, int] | None:
+        while True:
+            stream = self._streams.get(tp)
+            if stream is None:
+                batch = self._read(tp)
+                if batch is None:
+                    return None
+                stream = _Stream(batch, 0)
+            batch, row = stream
+            high = min(batch.table.num_rows, row + room)
+            if high < batch.table.num_rows:
+                self._streams[tp] = _Stream(batch, high)
+                self.positions[tp] = batch.table.column("offset")[high].as_py()
+            else:
+                self._streams.pop(tp, None)
+                self.positions[tp] = batch.end
+            if high > row:
+                return batch, row, high
+
+    def _read(self, tp: TopicPartition) -> Batch | None:
+        """The next batch of a partition; None when the position is at the end."""
+        handle = self._handle(tp.topic)
+        try:
+            check_partition(handle.state(fresh=False), tp.partition)
+            position = self.position(tp)
+        except UnknownTopicError:
+            if self.skips_unknown:
+                return None
+            raise
+        part = handle.chain.state.parts[tp.partition]
+        if not part.start <= position <= part.end:
+            position = self._starts.out_of_range(tp, position)
+            self.move(tp, position)
+            part = handle.chain.state.parts[tp.partition]
+        if position == part.end:
+            return None
+        try:
+            return self._continue(handle, tp, position, part.end)
+        except OffsetOutOfRangeError:
+            # Retention took it between the plan and the read.
+            self.move(tp, self._starts.out_of_range(tp, position))
+            return self._read(tp)
+
+    def _continue(self, handle: TopicHandle, tp: TopicPartition, position: int, end: int) -> Batch:
+        """The next batch of the run that is being read, or of a new one up to ``end``."""
+        running = self._running.pop(tp, None)
+        batch = None if running is None else next(running, None)
+        if batch is None or batch.start != position:
+            running = handle.reader.read(tp.partition, position, end, ALL_COLUMNS)
+            batch = next(running)
+        assert running is not None
+        self._running[tp] = running
+        return batch

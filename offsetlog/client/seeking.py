@@ -1,0 +1,105 @@
+"""A consumer's positions: where they are, and putting them elsewhere.
+
+Invariants:
+
+1. A position is put only where the partition has a record, or at its end.
+2. Offsets of a log are asked for anew each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..errors import InvalidRequestError, OffsetOutOfRangeError
+from ..log.fetch import check_partition
+from ..log.state import State
+from ..values import TopicPartition
+from .committer import WorkerHost
+from .cursor import Cursor
+from .handle import TopicHandle
+from .views import as_partition, offset_for_time
+
+
+class Seeking:
+    _host: WorkerHost
+    _cursor: Cursor
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Give nothing of these partitions until ``resume``."""
+        self._cursor.paused |= {self._mine(p) for p in partitions}
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._cursor.paused -= {self._mine(p) for p in partitions}
+
+    def paused(self) -> set[TopicPartition]:
+        return set(self._cursor.paused)
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Let the next poll begin at ``offset``, which must be there or be the end."""
+        tp = self._mine(partition)
+        if type(offset) is not int:
+            raise InvalidRequestError(f"{offset!r} is not an offset.", "It is a whole number.")
+        part = self._handle(tp.topic).state().parts[tp.partition]
+        if not part.start <= offset <= part.end:
+            raise OffsetOutOfRangeError(
+                f"Offset {offset} of {tp.topic}-{tp.partition} is not there.",
+                f"It holds {part.start} to {part.end}.",
+            )
+        self._cursor.move(tp, offset)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        for tp in self._these(partitions):
+            self._cursor.move(tp, self._handle(tp.topic).state().start(tp.partition))
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        for tp in self._these(partitions):
+            self._cursor.move(tp, self._handle(tp.topic).state().end(tp.partition))
+
+    def seek_to_time(self, time_ms: int, *partitions: tuple[str, int]) -> None:
+        """Let the next poll begin at the first record at or after a time; at the end if none."""
+        for tp in self._these(partitions):
+            handle = self._handle(tp.topic)
+            state = handle.state()
+            found = offset_for_time(handle, tp.partition, time_ms)
+            self._cursor.move(tp, state.end(tp.partition) if found is None else found)
+
+    def position(self, partition: tuple[str, int]) -> int:
+        """The offset of the next record that a poll gives."""
+        return self._cursor.position(self._mine(partition))
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        return {tp: self._checked(tp).start(tp.partition) for tp in map(as_partition, partitions)}
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        return {tp: self._checked(tp).end(tp.partition) for tp in map(as_partition, partitions)}
+
+    def offsets_for_times(
+        self, times: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time for each partition; None where there is none."""
+        out: dict[TopicPartition, int | None] = {}
+        for given, time_ms in times.items():
+            tp = as_partition(given)
+            self._checked(tp)
+            out[tp] = offset_for_time(self._handle(tp.topic), tp.partition, time_ms)
+        return out
+
+    def _handle(self, topic: str) -> TopicHandle:
+        return self._host.topic_handle(topic)
+
+    def _checked(self, tp: TopicPartition) -> State:
+        state = self._handle(tp.topic).state()
+        check_partition(state, tp.partition)
+        return state
+
+    def _mine(self, partition: tuple[str, int]) -> TopicPartition:
+        tp = as_partition(partition)
+        if tp not in self._cursor.positions:
+            raise InvalidRequestError(
+                f"{tp.topic}-{tp.partition} is not assigned to this consumer.",
+                "Call assign() or subscribe() first; with a group, it may be another worker's.",
+            )
+        return tp
+
+    def _these(self, partitions: tuple[tuple[str, int], ...]) -> list[TopicPartition]:
+        return [self._mine(p) for p in partitions] or list(self._cursor.positions)
