@@ -1,9 +1,10 @@
 """Runs a command and ends it, with all it started, when standard input closes.
 
-The tests hold the other end: however they end, the server ends too.
+The tests hold the other end: however they end, the server ends too, and its folder goes.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,14 +12,22 @@ import threading
 
 
 def main() -> int:
+    # The server ends first, and its files with it; a handler, since ignoring would be inherited.
+    signal.signal(signal.SIGTERM, lambda *_: None)
     child = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    orphaned = threading.Event()
 
     def watch() -> None:
         os.read(0, 1)
-        os.killpg(0, signal.SIGKILL)
+        orphaned.set()
+        child.kill()
 
     threading.Thread(target=watch, daemon=True).start()
-    return child.wait()
+    code = child.wait()
+    if orphaned.is_set():
+        shutil.rmtree(os.getcwd(), ignore_errors=True)
+        os.killpg(0, signal.SIGKILL)
+    return code
 
 
 if __name__ == "__main__":

@@ -11,10 +11,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 import asyncssh
 
@@ -57,13 +55,14 @@ def running() -> Iterator[Place]:
     port = free_port()
     module = [sys.executable, "-m", "tests.servers.sftp_server", str(port)]
     server = Server(lambda _: module, lambda: listens(port)).start()
-    with tempfile.TemporaryDirectory(prefix="offsetlog-sftp-") as folder:
-        try:
-            options = {"username": USER, "password": PASSWORD, "port": port}
-            options |= {"look_for_keys": False, "allow_agent": False}
-            yield Place(f"sftp://127.0.0.1{Path(folder)}", options)
-        finally:
-            server.stop()
+    try:
+        disk = server.folder / "disk"
+        disk.mkdir()
+        options = {"username": USER, "password": PASSWORD, "port": port}
+        options |= {"look_for_keys": False, "allow_agent": False}
+        yield Place(f"sftp://127.0.0.1{disk}", options)
+    finally:
+        server.stop()
 
 
 if __name__ == "__main__":
