@@ -33,6 +33,10 @@ RECENT_BYTES = 32 * 1024 * 1024
 """How much of the newest entries is kept, so that reading what was just folded is free."""
 WINDOW = 16
 """The most names that are asked for at once while catching up."""
+COMPANY_ENTRIES = 64
+"""For so many entries after somebody else's a writer gives way as in company."""
+ALONE_PART = 0.2
+"""The part of a put's latency within which a writer that is alone gives way."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
 
@@ -60,6 +64,8 @@ class Chain:
         self._undecided: int | None = None
         self.open_stored: Callable[[int], State | None] | None = None
         """Gives the newest stored state whose tip is at most a number."""
+        self._others_at = -COMPANY_ENTRIES
+        """Number of the newest entry that is not ours."""
         self._put_seconds = 0.0
         self._hits = 0
         self._not_before = 0.0
@@ -190,7 +196,9 @@ class Chain:
             return
         self.state, verdict = step(self.state, stored.entry)
         write_id = stored.entry.write_id
-        if write_id in self._watched and self._watched[write_id] is None:
+        if write_id not in self._watched:
+            self._others_at = number
+        elif self._watched[write_id] is None:
             self._watched[write_id] = Landed(number, verdict)
         self._remember(number, stored)
 
@@ -294,7 +302,10 @@ class Chain:
             before_it = self._put_seconds or took
             self._put_seconds = before_it * 0.8 + took * 0.2
             # The winner of a name asks for the next one first, and would win for ever.
-            self._not_before = now + self.env.chance() * self._put_seconds
+            # Alone, a small part is enough to let a newcomer in after a few rounds.
+            company = at.number - self._others_at <= COMPANY_ENTRIES
+            part = 1.0 if company else ALONE_PART
+            self._not_before = now + self.env.chance() * part * self._put_seconds
         return result
 
     def _open_fate(self, number: int, error: str) -> StorageError:

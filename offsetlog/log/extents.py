@@ -35,7 +35,7 @@ class Extent(NamedTuple):
     entry: int
     """Number of the entry that put it here; an inline extent's rows are in that entry."""
     write_id: str
-    """Write id of that entry: a reader compares it before it believes inline rows."""
+    """Inline: write id of that entry, compared before its rows are believed. Segment: empty."""
     row: int
     """Inline: position of its first row in the entry."""
     segment: SegmentRef | None

@@ -131,7 +131,7 @@ def _apply(state: State, number: int, entry: Entry) -> tuple[State, Counted]:
     if isinstance(body, Append):
         return _append(state, number, entry, body)
     if isinstance(body, Replace):
-        return _replace(state, number, entry.write_id, body), Counted()
+        return _replace(state, number, body), Counted()
     if isinstance(body, Trim):
         return _trim(state, body), Counted()
     if isinstance(body, Create):
@@ -176,7 +176,7 @@ def _append(state: State, number: int, entry: Entry, body: Append) -> tuple[Stat
             part.max_ts,
             body.ts_type,
             number,
-            entry.write_id,
+            entry.write_id if part.segment is None else "",
             row if part.segment is None else 0,
             part.segment,
             False,
@@ -194,7 +194,7 @@ def _append(state: State, number: int, entry: Entry, body: Append) -> tuple[Stat
     return state._replace(parts=tuple(parts), own=own, callers=callers), Counted(tuple(placed))
 
 
-def _replace(state: State, number: int, write_id: str, body: Replace) -> State:
+def _replace(state: State, number: int, body: Replace) -> State:
     parts = list(state.parts)
     replaces = state.replaces
     for run in body.runs:
@@ -209,7 +209,7 @@ def _replace(state: State, number: int, write_id: str, body: Replace) -> State:
                 piece.max_ts,
                 piece.ts_type,
                 number,
-                write_id,
+                "",
                 0,
                 piece.segment,
                 True,

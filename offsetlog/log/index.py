@@ -30,7 +30,7 @@ FULL_LEAF = LEAF_EXTENTS // 2
 """A leaf of this many is left alone from then on."""
 
 INLINE, WRITTEN, REWRITTEN = 0, 1, 2
-_WIDTHS = {"ids": 16, "write_ids": 16, "sums": 8}
+_WIDTHS = {"ids": 16, "sums": 8}
 _base = attrgetter("base")
 
 
@@ -78,8 +78,6 @@ class Leaf(NamedTuple):
     foot: array[int]
     ids: Blob
     """16 bytes each. Inline: write id. Segment: its uid."""
-    write_ids: Blob
-    """16 bytes each: write id of the entry that named the segment."""
     sums: Blob
     """8 bytes each: sum of the segment's foot."""
 
@@ -103,7 +101,7 @@ class Leaf(NamedTuple):
             self.max_ts[i],
             self.ts_type[i],
             self.entry[i],
-            self.write_ids[16 * i : 16 * i + 16].hex(),
+            ident if segment is None else "",
             self.place[i] if segment is None else 0,
             segment,
             self.kind[i] == REWRITTEN,
@@ -138,7 +136,6 @@ def leaf_of(extents: Sequence[Extent]) -> Leaf:
         b"".join(
             bytes.fromhex(e.write_id if e.segment is None else e.segment.uid) for e in extents
         ),
-        b"".join(bytes.fromhex(e.write_id) for e in extents),
         b"".join(bytes(8) if r is None else bytes.fromhex(r.sum) for r in refs),
     )
 
