@@ -396,7 +396,7 @@ def _new_leaves(
 
 
 def _join(sources: list[_Source]) -> Leaf:
-    columns = []
+    columns: list[array[int] | Blob] = []
     for name in Leaf._fields:
         width = _WIDTHS.get(name)
         if width is None:
