@@ -20,7 +20,8 @@ import click
 
 from ..errors import OffsetOutOfRangeError
 from .base import Command
-from .params import TOPIC, OffsetOrTime, Separator, Start, Whole
+from .group_consume import GroupReading, check_start
+from .params import TOPIC, Duration, OffsetOrTime, Separator, Start, Whole
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ REMOTE_INTERVAL_MS = 500
     $ offsetlog consume orders --from 142 --partition 0 --max 10
     $ offsetlog consume orders --from 2026-03-01T12:30:00Z --json
     $ offsetlog consume orders --follow --max 5
+    $ offsetlog consume orders --group billing
     """,
 )
 @click.argument("topic", metavar="TOPIC", type=TOPIC)
@@ -55,6 +57,13 @@ REMOTE_INTERVAL_MS = 500
 )  # fmt: skip
 @click.option("--max", "most", type=Whole(1), metavar="N", help="End after N records.")
 @click.option("--follow", is_flag=True, help="Wait for new records, until Ctrl-C.")
+@click.option(
+    "--group", metavar="G", help="Go on where this group is, share its work, and commit for it."
+)
+@click.option(
+    "--session-timeout", type=Duration(), default="45s", show_default=True, metavar="DURATION",
+    help="With --group: after so long without a sign of life others take over.",
+)  # fmt: skip
 @click.option("--key-separator", type=Separator(), help="Print KEY, this text, VALUE.")
 @click.option(
     "--null-marker", default="null", show_default=True, metavar="TEXT",
@@ -68,6 +77,8 @@ def command(
     partitions: tuple[int, ...],
     most: int | None,
     follow: bool,
+    group: str | None,
+    session_timeout: int,
     key_separator: bytes | None,
     null_marker: str,
 ) -> None:
@@ -77,6 +88,9 @@ def command(
     is an offset; a time is ISO 8601 (UTC if it names no zone), or @ and milliseconds since 1970.
     A partition with no record since that time is read from its end.
 
+    With --group it goes on at the group's committed offsets (--from says where if there are none),
+    several of them share the partitions, and what was printed is committed.
+
     With --json each line is an object with partition, offset, timestamp, key, value and headers.
     Bytes that are not UTF-8 are null there, and in base64 in key_base64 or value_base64 beside it.
     """
@@ -85,6 +99,17 @@ def command(
     else:
         null = null_marker.encode("utf-8", "surrogateescape")
         show = _Plain(key_separator, null)
+    if group is not None:
+        policy = check_start(start)
+        with session.open() as log:
+            interval = LOCAL_INTERVAL_MS if log.store.is_local else REMOTE_INTERVAL_MS
+            ends = log.topic(topic).end_offsets()
+            with GroupReading(
+                log, group, topic, policy, partitions, interval, session_timeout
+            ) as reading:
+                batches = reading.batches(None if follow else ends, most, reader_left)
+                _print(batches, show, None)
+        return
     with session.open() as log, _consumer(log, topic, start, partitions) as consumer:
         if follow:
             batches = _following(consumer)

@@ -32,6 +32,7 @@ COMMANDS = {
     "consume": "consume",
     "offsets": "offsets",
     "records": "records",
+    "groups": "groups",
     "maintain": "maintain",
     "verify": "verify",
     "doctor": "doctor",

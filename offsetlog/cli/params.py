@@ -169,6 +169,22 @@ class PartitionOffsets(_Param):
         return out
 
 
+class TopicPartitions(_Param):
+    """A topic, or some partitions of it: ``orders`` or ``orders:0,1``."""
+
+    name = "TOPIC[:0,1]"
+
+    def parse(self, text: str) -> tuple[str, tuple[int, ...] | None]:
+        topic, colon, numbers = text.partition(":")
+        if not topic:
+            raise ValueError(f"{text!r} names no topic.")
+        if not colon:
+            return topic, None
+        if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers, re.ASCII):
+            raise ValueError(f"{text!r} is not TOPIC or TOPIC:PARTITION,...; write orders:0,1.")
+        return topic, tuple(dict.fromkeys(int(number) for number in numbers.split(",")))
+
+
 class KeyValue(_Param):
     """A topic's setting, ``name=value``."""
 

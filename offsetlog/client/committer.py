@@ -101,8 +101,7 @@ class Committer:
         end = state.end(tp[1])
         if said.offset > end:
             raise OffsetOutOfRangeError(
-                f"Offset {said.offset} of {tp[0]}-{tp[1]} was never there: it ends at "
-                f"{end}.",
+                f"Offset {said.offset} of {tp[0]}-{tp[1]} was never there: it ends at {end}.",
                 "Commit the next offset to read, which is at most the end.",
             )
         return said

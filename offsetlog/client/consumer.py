@@ -153,14 +153,14 @@ class Consumer(Seeking):
 
     # --- commits ---------------------------------------------------------------------------
 
-    def commit(self, offsets: Mapping[tuple[str, int], Any] | None = None) -> None:
+    def commit(self, offsets: Mapping[Any, Any] | None = None) -> None:
         """Commit all positions, or these: ``{("orders", 0): 53}`` means that 53 is the next
         offset to read; ``(53, "text")`` keeps a text with it. Returns when it is done."""
         self._in_group("commit").commit(offsets)
 
     def commit_async(
         self,
-        offsets: Mapping[tuple[str, int], Any] | None = None,
+        offsets: Mapping[Any, Any] | None = None,
         callback: Callable[[dict[Any, Any], OffsetLogError | None], None] | None = None,
     ) -> Future[None]:
         """As ``commit``, without waiting. The callback gets the offsets, and the error or None,
@@ -194,7 +194,8 @@ class Consumer(Seeking):
         """The position of a partition that has none yet: the committed one, or the policy's."""
         if self._worker is not None:
             return self._worker.begin(tp)
-        state = self._checked(tp)
+        state = self._handle(tp.topic).state(fresh=False)
+        check_partition(state, tp.partition)
         if self._policy == "none":
             raise NoOffsetForGroupError(
                 f"There is no position for {tp.topic}-{tp.partition}, and auto_offset_reset is "

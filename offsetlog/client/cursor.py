@@ -27,7 +27,7 @@ class Starts(Protocol):
     """Who says where reading begins."""
 
     def begin(self, tp: TopicPartition) -> int:
-        """The first position of a partition."""
+        """The first position of a partition, in the topic as it was just looked at."""
 
     def out_of_range(self, tp: TopicPartition, position: int) -> int:
         """The new position of one whose old one is not there any more."""
@@ -81,13 +81,31 @@ class Cursor:
     def position(self, tp: TopicPartition) -> int:
         position = self.positions[tp]
         if position is None:
+            self._handle(tp.topic).state()
             position = self.positions[tp] = self._starts.begin(tp)
         return position
+
+    def _resolve(self) -> None:
+        """Give a position to all that have none, by one look at each topic: what "latest" means
+        must not depend on when a partition's turn comes."""
+        new = [tp for tp, position in self.positions.items() if position is None]
+        looked: dict[str, bool] = {}
+        for tp in new:
+            if tp in self.paused:
+                continue
+            try:
+                if tp.topic not in looked:
+                    looked[tp.topic] = bool(self._handle(tp.topic).state().tip)
+                self.positions[tp] = self._starts.begin(tp)
+            except UnknownTopicError:
+                if not self.skips_unknown:
+                    raise
 
     # --- reading ---------------------------------------------------------------------------
 
     def gather(self, most: int) -> list[Rows]:
         """What is at hand or known to be there, from each partition in turn."""
+        self._resolve()
         order = [tp for tp in self.positions if tp not in self.paused]
         turn = self._turn % max(1, len(order))
         out: list[Rows] = []
@@ -127,11 +145,13 @@ class Cursor:
         handle = self._handle(tp.topic)
         try:
             check_partition(handle.state(fresh=False), tp.partition)
-            position = self.position(tp)
         except UnknownTopicError:
             if self.skips_unknown:
                 return None
             raise
+        position = self.positions[tp]
+        if position is None:
+            return None
         part = handle.chain.state.parts[tp.partition]
         if not part.start <= position <= part.end:
             position = self._starts.out_of_range(tp, position)

@@ -18,7 +18,9 @@ from typing import Any
 
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
 from ..format import FORMAT_VERSION, names, strict_json
+from ..group.state import status
 from ..log.state import EMPTY_STATE
+from ..storage.open_offsets import FOLDER as OFFSETS_FOLDER
 from ..storage.open_offsets import open_offsets
 from ..storage.ports import Committed, Conflict, Store
 from ..values import check_name
@@ -26,8 +28,16 @@ from . import admin
 from .appender import BUFFER_BYTES, Appender
 from .consumer import Consumer
 from .env import REAL, Env
+from .group_views import GroupList, GroupSummary
+from .groups import Group
 from .handle import TopicHandle, unknown_topic
-from .maintenance import Maintained, Maintenance
+from .maintenance import GRACE_MS, Maintained, Maintenance
+from .offsets_maintenance import (
+    DEFAULT_RETENTION_MINUTES,
+    OffsetsMaintained,
+    check_retention,
+    maintain_offsets,
+)
 from .offsets_table import OffsetsTable
 from .producer import Producer
 from .pulse import Pulses
@@ -230,13 +240,43 @@ class Log:
                 self._pulses = Pulses(self.offsets_table)
             return self._pulses
 
+    def groups(self) -> GroupList:
+        """The consumer groups that there are, by name."""
+        self.root_id  # noqa: B018 - a root that is not there is an error, not an empty list
+        found = self.offsets_table.look().groups
+        return GroupList(
+            [
+                GroupSummary(name, status(group), len(group.members), len(group.positions))
+                for name, group in sorted(found.items())
+                if group.alive
+            ]
+        )
+
+    def group(self, name: str) -> Group:
+        """One consumer group, which need not exist yet."""
+        return Group(self, name)
+
     # --- looking after it ------------------------------------------------------------------
 
-    def maintain(self, topic: str | None = None, **settings: Any) -> list[Maintained]:
-        """Snapshots, consolidation, retention and collection, of one topic or of all."""
+    def maintain(
+        self,
+        topic: str | None = None,
+        *,
+        offsets_retention_minutes: int = DEFAULT_RETENTION_MINUTES,
+        **settings: Any,
+    ) -> list[Maintained]:
+        """Snapshots, consolidation, retention and collection, of one topic or of all; with all
+        of them the offsets table is looked after too, as the last of the list."""
         self.root_id  # noqa: B018
+        check_retention(offsets_retention_minutes)
         handles = self.all_handles() if topic is None else [self._existing(topic)]
-        return [Maintenance(handle, self._pool, **settings).run() for handle in handles]
+        done = [Maintenance(handle, self._pool, **settings).run() for handle in handles]
+        if topic is None:
+            grace = settings.get("grace_ms", GRACE_MS)
+            offsets = maintain_offsets(self.offsets_table, offsets_retention_minutes, grace)
+            if offsets is not None:
+                done.append(_as_maintained(offsets))
+        return done
 
     def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:
         """Check every promise on what is stored; nothing is repaired."""
@@ -293,3 +333,18 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log({self.url!r})"
+
+
+def _as_maintained(done: OffsetsMaintained) -> Maintained:
+    """In the words of a topic: a position that expired is its record."""
+    return Maintained(
+        topic=OFFSETS_FOLDER,
+        expired_records=done.expired_positions,
+        rewritten_files=done.files_compacted,
+        new_segments=done.files_written,
+        stubs=0,
+        deleted_files=done.files_deleted,
+        deleted_bytes=0,
+        horizon=0,
+        entries=done.version + 1,
+    )

@@ -23,7 +23,7 @@ from ..group.decide import Accepted, Decision, Outcome, Refused, decide
 from ..group.fold import fold
 from ..group.requests import Request
 from ..group.state import EMPTY, Table
-from ..storage.offsets_port import OffsetsPort
+from ..storage.offsets_port import OffsetsPort, Upkeep
 from ..storage.ports import Committed, Unknown
 from .env import Env
 
@@ -141,14 +141,15 @@ class OffsetsTable:
             self._settle_old()
             fresh = True
         for attempt in range(TRIES):
-            if self._table.version < 0:
-                self.port.create()
-                self._look()
-                fresh = True
             made = decide(self._table, requests, self.env.now_ms(), self.env.new_id())
             if not made.facts:
                 if fresh or not any(isinstance(o, Refused) for o in made.outcomes):
                     return made.outcomes
+                self._look()
+                fresh = True
+                continue
+            if made.version == 0:
+                self.port.create()
                 self._look()
                 fresh = True
                 continue
@@ -210,6 +211,12 @@ class OffsetsTable:
         self.env.sleep(most * self.env.chance())
 
     # --- upkeep ----------------------------------------------------------------------------
+
+    def maintain(self, grace_ms: int) -> Upkeep:
+        """Store the state, and do all the upkeep that the table needs."""
+        with self._work:
+            self._look()
+            return self.port.maintain(self._table, grace_ms)
 
     def _after(self, version: int) -> None:
         if version - self._stored >= CHECKPOINT_EVERY:

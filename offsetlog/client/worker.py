@@ -315,7 +315,7 @@ class Worker(Committer):
     # --- where reading begins --------------------------------------------------------------
 
     def begin(self, tp: TopicPartition) -> int:
-        state = self._host.topic_handle(tp.topic).state()
+        state = self._host.topic_handle(tp.topic).state(fresh=False)
         check_partition(state, tp.partition)
         part = state.parts[tp.partition]
         committed = self._starts.get(tp)

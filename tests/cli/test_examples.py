@@ -30,9 +30,10 @@ def _id(path):
 
 @pytest.fixture
 def prepared(orders):
-    """What the examples take for granted: an orders topic, and a file of lines."""
+    """What the examples take for granted: an orders topic, a group, and a file of lines."""
     sh("seq 300 | offsetlog produce orders --partition 0")
     sh("seq 300 | offsetlog produce orders --partition 1")
+    sh("offsetlog consume orders --group billing")
     (orders / "access.log").write_text("GET /\nGET /favicon.ico\n")
     return orders
 
