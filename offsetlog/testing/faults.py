@@ -29,6 +29,8 @@ class Faults(NamedTuple):
     """A clear refusal, as from a full disk: nothing happened."""
     reads: float = 0.0
     """A read, listing or look fails."""
+    slow: float = 0.0
+    """A call takes seconds, before it takes effect or after, while its process goes on."""
     freeze: float = 0.0
     """A process stands still for a while, also for longer than the grace period."""
     jump: float = 0.0
@@ -46,6 +48,7 @@ _HIGHEST = Faults(
     hidden=0.2,
     refused=0.07,
     reads=0.02,
+    slow=0.03,
     freeze=0.03,
     jump=0.01,
     caches=0.02,

@@ -67,9 +67,19 @@ def plan_of(seed: int) -> Plan:
     for role in ("collector0", "compactor0", "compactor1", "forgetter0"):
         if rng.random() < 0.3:
             roles.append(role)
+    faults = drawn(rng)
+    theme = rng.choice(("any", "any", "amnesia", "crowd"))
+    if theme == "amnesia":
+        # Answers are lost while senders are forgotten.
+        roles += ["forgetter1", "forgetter2", "forgetter3"]
+        faults = faults._replace(lost=0.3, never=0.15, hidden=0.1, reads=0.03)
+    elif theme == "crowd":
+        # Many store states while slow requests are on their way.
+        roles += ["publisher3", "publisher4", "publisher5"]
+        faults = faults._replace(slow=0.1, crash=0.0)
     graces = rng.choice(((0,), (0, 2_000), (0, 2_000, 60_000), (30_000,)))
     steps = rng.choice((600, 1200, 2400))
-    return Plan(seed, tuple(roles), drawn(rng), steps, rng.random() < 0.4, graces)
+    return Plan(seed, tuple(roles), faults, steps, rng.random() < 0.4, graces)
 
 
 def run(plan: Plan) -> Outcome:

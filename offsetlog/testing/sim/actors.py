@@ -335,8 +335,8 @@ def _stale_extents(actor: Actor, state: State, partition: int) -> None:
 
 def publisher(actor: Actor) -> None:
     actor.await_topic()
-    for _ in actor.turns(10):
-        actor.world.sleep(actor.process, actor.rng.uniform(0, 0.7))
+    for _ in actor.turns(14):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 0.5))
         if actor.look() is None:
             continue
         if actor.rng.random() < 0.5:

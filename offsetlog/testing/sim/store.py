@@ -34,11 +34,19 @@ class SimStore:
 
     def _call(self, what: str, name: str) -> None:
         self._world.tell("call", self._process.name, f"{what} {name}")
-        self._world.pause(self._process)
+        self._wait()
 
     def _answered(self) -> None:
         """The call took effect; its answer is on its way."""
-        self._world.pause(self._process)
+        self._wait()
+
+    def _wait(self) -> None:
+        process = self._process
+        if process.chance(process.faults.slow):
+            self._world.count("slow")
+            self._world.sleep(process, process.rng.uniform(0.1, 3.0))
+        else:
+            self._world.pause(process)
 
     def _may_fail(self, doing: str, name: str) -> None:
         if self._process.chance(self._process.faults.reads):
