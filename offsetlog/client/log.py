@@ -23,6 +23,7 @@ from ..log.state import EMPTY_STATE
 from ..storage.open_offsets import FOLDER as OFFSETS_FOLDER
 from ..storage.open_offsets import open_offsets
 from ..storage.ports import Committed, Conflict, Store
+from ..storage.probe import probe_store
 from ..values import check_name
 from . import admin
 from .appender import BUFFER_BYTES, Appender
@@ -102,6 +103,8 @@ class Log:
     def _make_root(self) -> None:
         if self.store.get(names.ROOT_FILE) is not None:
             return
+        if not self.store.is_local:
+            probe_store(self.store)
         data = strict_json.dumps({"format": FORMAT_VERSION, "id": self.env.new_id()})
         offer = self.store.offer(data, names.ROOT_FILE)
         error = ""
@@ -256,6 +259,14 @@ class Log:
         """One consumer group, which need not exist yet."""
         return Group(self, name)
 
+    def positions(self) -> Any:
+        """The present positions of all groups, as an Arrow table: the offsets table's facts,
+        folded. ``offset`` is the next one to read."""
+        from ..format.fact_rows import positions_to_arrow
+
+        self.root_id  # noqa: B018
+        return positions_to_arrow(self.offsets_table.look())
+
     # --- looking after it ------------------------------------------------------------------
 
     def maintain(
@@ -270,12 +281,21 @@ class Log:
         self.root_id  # noqa: B018
         check_retention(offsets_retention_minutes)
         handles = self.all_handles() if topic is None else [self._existing(topic)]
-        done = [Maintenance(handle, self._pool, **settings).run() for handle in handles]
+        done: list[Maintained] = []
+        failed: list[OffsetLogError] = []
+        for handle in handles:
+            try:
+                done.append(Maintenance(handle, self._pool, **settings).run())
+            except OffsetLogError as error:
+                # One topic that cannot be looked after must not keep the others from it.
+                failed.append(error)
         if topic is None:
             grace = settings.get("grace_ms", GRACE_MS)
             offsets = maintain_offsets(self.offsets_table, offsets_retention_minutes, grace)
             if offsets is not None:
                 done.append(_as_maintained(offsets))
+        if failed:
+            raise failed[0]
         return done
 
     def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:

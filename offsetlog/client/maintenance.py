@@ -344,6 +344,18 @@ class Maintenance:
             and info.modified_ms <= now_ms - max(self._grace // 24, 60_000)
         ]
         self._store.delete([*old, *leaves])
+        self._sweep(now_ms)
+
+    def _sweep(self, now_ms: int) -> None:
+        """Remove what killed writers left beside the files, where a store leaves such things."""
+        sweep = getattr(self._store, "sweep", None)
+        if sweep is None:
+            return
+        before = now_ms - max(self._grace, 3_600_000)
+        for folder in self._store.folders(self._folder):
+            sweep(f"{self._folder}/{folder}", before)
+        for bucket in self._store.folders(names.log_folder(self._folder)):
+            sweep(f"{names.log_folder(self._folder)}/{bucket}", before)
 
 
 def _progress_name(folder: str) -> str:

@@ -9,6 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ..errors import CorruptLogError
@@ -263,7 +264,7 @@ def _expire(raw: dict[str, Any], what: str) -> Expire:
     )
 
 
-_DECODERS = {
+_DECODERS: dict[str, Callable[[dict[str, Any], str], Body]] = {
     "create": _create,
     "configure": _configure,
     "delete": _delete,
