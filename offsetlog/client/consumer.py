@@ -124,8 +124,7 @@ class Consumer(Seeking):
         no members; there are no heartbeats and no rebalancing."""
         self._check_open()
         wanted = [as_partition(p) for p in partitions]
-        for topic, partition in wanted:
-            check_partition(self._handle(topic).state(), partition)
+        self._looked(wanted)
         self._subscribed, self._counts = (), {}
         if self._worker is not None:
             self._worker.assign(wanted)
@@ -243,18 +242,18 @@ class Consumer(Seeking):
             raise InvalidRequestError("Nothing is assigned.", "Call subscribe() or assign().")
         env = self._host.env
         deadline = env.monotonic() + timeout
-        looked = False
+        looked = moved = False
         while True:
             if self._worker is not None:
                 self._worker.tend()
-            found = self._cursor.gather(most)
+            found = self._cursor.gather(most, env.monotonic)
             if found:
                 return found
-            if looked and env.monotonic() >= deadline:
-                return []
-            if looked:
+            if looked and not moved:
+                if env.monotonic() >= deadline:
+                    return []
                 env.sleep(min(self._idle_pause(), max(0.0, deadline - env.monotonic())))
-            self._look()
+            moved = self._look()
             looked = True
 
     def _idle_pause(self) -> float:
@@ -264,19 +263,25 @@ class Consumer(Seeking):
         local = all(self._handle(name).chain.store.is_local for name in names)
         return LOCAL_PAUSE if local else REMOTE_PAUSE
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
         """One request for each topic: is there anything new?"""
+        tips = self._tips()
         if self._worker is not None and self._subscribed:
             self._worker.watch_topics()
-            return
-        topics = dict.fromkeys([*self._subscribed, *(tp.topic for tp in self._cursor.positions)])
-        for topic in topics:
-            state = self._handle(topic).state()
+            return self._tips() != tips
+        for topic in tips:
+            state = self._handle(topic).glance()
             known = self._counts.get(topic)
             if known is not None and state.partitions > known:
                 for partition in range(known, state.partitions):
                     self._cursor.add(TopicPartition(topic, partition), state.start(partition))
                 self._counts[topic] = state.partitions
+        return self._tips() != tips
+
+    def _tips(self) -> dict[str, int]:
+        """How far each topic that is read was folded."""
+        topics = dict.fromkeys([*self._subscribed, *(tp.topic for tp in self._cursor.positions)])
+        return {topic: self._handle(topic).chain.state.tip for topic in topics}
 
     # --- the rest --------------------------------------------------------------------------
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from ..errors import OffsetOutOfRangeError, UnknownTopicError
+from ..errors import OffsetLogError, OffsetOutOfRangeError, UnknownTopicError
 from ..log.fetch import check_partition
 from ..values import TopicPartition
 from .handle import TopicHandle
 from .reader import ALL_COLUMNS, Batch
+
+GATHER_SECONDS = 0.02
+"""How long a poll that has something goes on for more."""
 
 Rows = tuple[TopicPartition, Batch, int, int]
 
@@ -103,20 +106,31 @@ class Cursor:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def gather(self, most: int) -> list[Rows]:
-        """What is at hand or known to be there, from each partition in turn."""
+    def gather(self, most: int, monotonic: Callable[[], float]) -> list[Rows]:
+        """What is at hand or known to be there, from each partition in turn: once round, and
+        on as long as there is room and it takes no time to speak of.
+
+        What was taken is given even if a later partition fails: its turn comes again."""
         self._resolve()
         order = [tp for tp in self.positions if tp not in self.paused]
         turn = self._turn % max(1, len(order))
+        order = order[turn:] + order[:turn]
         out: list[Rows] = []
         room = most
-        for tp in order[turn:] + order[:turn]:
-            if room <= 0:
-                break
-            taken = self._take_some(tp, room)
-            if taken is not None:
-                out.append((tp, *taken))
-                room -= taken[2] - taken[1]
+        until = monotonic() + GATHER_SECONDS
+        try:
+            while order and room > 0:
+                more = []
+                for tp in order:
+                    taken = self._take_some(tp, room) if room > 0 else None
+                    if taken is not None:
+                        out.append((tp, *taken))
+                        room -= taken[2] - taken[1]
+                        more.append(tp)
+                order = more if monotonic() < until else []
+        except OffsetLogError:
+            if not out:
+                raise
         if out:
             self._turn += 1
         return out

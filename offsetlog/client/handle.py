@@ -51,6 +51,7 @@ class TopicHandle:
         if not opened:
             return self.state()
         state = self.chain.advance()
+        self.stored.rebase_if_long()
         if not state.alive or state.topic != self.name:
             raise unknown_topic(self.name, state, self.chain.store)
         return state
@@ -68,6 +69,7 @@ class TopicHandle:
                 return
         if fresh:
             self.chain.refresh()
+            self.stored.rebase_if_long()
 
     @property
     def config(self) -> TopicConfig:

@@ -39,7 +39,9 @@ class Seeking:
         tp = self._mine(partition)
         if type(offset) is not int:
             raise InvalidRequestError(f"{offset!r} is not an offset.", "It is a whole number.")
-        part = self._handle(tp.topic).state().parts[tp.partition]
+        part = self._handle(tp.topic).state(fresh=False).parts[tp.partition]
+        if not part.start <= offset <= part.end:
+            part = self._checked(tp).parts[tp.partition]
         if not part.start <= offset <= part.end:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {tp.topic}-{tp.partition} is not there.",
@@ -48,19 +50,17 @@ class Seeking:
         self._cursor.move(tp, offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        for tp in self._these(partitions):
-            self._cursor.move(tp, self._handle(tp.topic).state().start(tp.partition))
+        for tp, state in self._looked(self._these(partitions)).items():
+            self._cursor.move(tp, state.start(tp.partition))
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        for tp in self._these(partitions):
-            self._cursor.move(tp, self._handle(tp.topic).state().end(tp.partition))
+        for tp, state in self._looked(self._these(partitions)).items():
+            self._cursor.move(tp, state.end(tp.partition))
 
     def seek_to_time(self, time_ms: int, *partitions: tuple[str, int]) -> None:
         """Let the next poll begin at the first record at or after a time; at the end if none."""
-        for tp in self._these(partitions):
-            handle = self._handle(tp.topic)
-            state = handle.state()
-            found = offset_for_time(handle, tp.partition, time_ms)
+        for tp, state in self._looked(self._these(partitions)).items():
+            found = offset_for_time(self._handle(tp.topic), tp.partition, time_ms)
             self._cursor.move(tp, state.end(tp.partition) if found is None else found)
 
     def position(self, partition: tuple[str, int]) -> int:
@@ -68,24 +68,36 @@ class Seeking:
         return self._cursor.position(self._mine(partition))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        return {tp: self._checked(tp).start(tp.partition) for tp in map(as_partition, partitions)}
+        looked = self._looked(map(as_partition, partitions))
+        return {tp: state.start(tp.partition) for tp, state in looked.items()}
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        return {tp: self._checked(tp).end(tp.partition) for tp in map(as_partition, partitions)}
+        looked = self._looked(map(as_partition, partitions))
+        return {tp: state.end(tp.partition) for tp, state in looked.items()}
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time for each partition; None where there is none."""
-        out: dict[TopicPartition, int | None] = {}
-        for given, time_ms in times.items():
-            tp = as_partition(given)
-            self._checked(tp)
-            out[tp] = offset_for_time(self._handle(tp.topic), tp.partition, time_ms)
-        return out
+        wanted = {as_partition(given): time_ms for given, time_ms in times.items()}
+        return {
+            tp: offset_for_time(self._handle(tp.topic), tp.partition, wanted[tp])
+            for tp in self._looked(wanted)
+        }
 
     def _handle(self, topic: str) -> TopicHandle:
         return self._host.topic_handle(topic)
+
+    def _looked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, State]:
+        """The state of each partition's topic, from one fresh look at each topic."""
+        states: dict[str, State] = {}
+        out: dict[TopicPartition, State] = {}
+        for tp in partitions:
+            if tp.topic not in states:
+                states[tp.topic] = self._handle(tp.topic).state()
+            check_partition(states[tp.topic], tp.partition)
+            out[tp] = states[tp.topic]
+        return out
 
     def _checked(self, tp: TopicPartition) -> State:
         state = self._handle(tp.topic).state()

@@ -22,6 +22,8 @@ from .chain import Chain
 
 PUBLISH_EVERY = 64
 """Entries from one stored state to the next, at least."""
+REBASE_EVERY = 4096
+"""Entries after which a reader looks for a newer stored state to rest on."""
 LEAVES_KEPT = 8
 
 
@@ -33,6 +35,7 @@ class StoredState:
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
         self._lock = threading.Lock()
         self._last_published = float("-inf")
+        self._looked_at = 0
         chain.open_stored = self.newest_before
 
     # --- opening ---------------------------------------------------------------------------
@@ -99,6 +102,21 @@ class StoredState:
         except CorruptLogError:
             return None
         return (state, senders_in) if state.tip == seq else None
+
+    def rebase_if_long(self) -> None:
+        """Put a state that was folded far on a newer stored one: who only tails a topic would
+        hold an extent in memory for each append that it ever saw. Best effort."""
+        state = self._chain.state
+        if state.tip - max(state.index.seq, self._looked_at) < REBASE_EVERY:
+            return
+        self._looked_at = state.tip
+        try:
+            hinted = self._hinted()
+            stored = None if hinted is None or hinted <= state.index.seq else self._load(hinted)
+            if stored is not None:
+                self._chain.rebase(stored)
+        except OffsetLogError:
+            return
 
     # --- leaves ----------------------------------------------------------------------------
 

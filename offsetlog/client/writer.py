@@ -94,7 +94,9 @@ def prepare(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> Prepared:
     if len(partition_of) > 1 and (partition_of[1:] < partition_of[:-1]).any():
         # Sixteen bits are sorted by radix: many times faster than a comparing sort.
         narrow = partition_of.max() < 2**16
-        order = np.argsort(partition_of.astype(np.uint16) if narrow else partition_of, kind="stable")
+        order = np.argsort(
+            partition_of.astype(np.uint16) if narrow else partition_of, kind="stable"
+        )
         partition_of, sizes, times = partition_of[order], sizes[order], times[order]
     edges = np.flatnonzero(partition_of[1:] != partition_of[:-1]) + 1
     bounds = (0, *edges.tolist(), len(partition_of))
@@ -258,9 +260,7 @@ class Writer:
 
         def write(piece: tuple[int, int, int]) -> Part:
             partition, low, high = piece
-            ref = self._write_segment(
-                prepared.rows(low, high), partition, born, config.compression
-            )
+            ref = self._write_segment(prepared.rows(low, high), partition, born, config.compression)
             return _part(prepared, partition, low, high, ref)
 
         if self._pool is None or len(pieces) == 1:
