@@ -122,6 +122,8 @@ class OpenSegment:
                 f"{name} has {len(data)} bytes; its entry says {ref.size}.",
                 "Restore it from a backup; 'offsetlog verify' names all faults.",
             )
+        if bytes(data[:4]) != b"PAR1":
+            raise self._changed("its first bytes")
         self._open(memoryview(data)[ref.size - ref.foot :], records)
         return self
 
@@ -200,13 +202,17 @@ def _groups(
     groups: list[Group] = []
     first, at = 0, 4
     for item in strict_json.items(strict_json.loads(raw, name), name):
-        start, end, told, count = strict_json.items(item, name, 4)
+        values = strict_json.items(item, name, 4)
+        if len(values) != 4:
+            raise CorruptLogError(f"{name}: a row group has {len(values)} values.")
+        start, end, told, count = values
         low = strict_json.integer(start, name, at, at)
         high = strict_json.integer(end, name, low)
         count = strict_json.integer(count, name, 1)
         groups.append(Group(low, high, strict_json.hexadecimal(told, name, 16), first, count))
         first, at = first + count, high
-    if at != ref.size - ref.foot or first != records or metadata.num_rows != records:
+    fits = at == ref.size - ref.foot and len(groups) == metadata.num_row_groups
+    if not fits or first != records or metadata.num_rows != records:
         raise CorruptLogError(
             f"{name} holds {metadata.num_rows} records; its entry says {records}.",
             "Restore it from a backup; 'offsetlog verify' names all faults.",

@@ -11,6 +11,8 @@ Invariants:
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -49,6 +51,15 @@ _SENDERS = pa.schema(
         ("digest", pa.string()),
     ]
 )
+
+
+@contextmanager
+def _whatever_is_wrong(name: str) -> Iterator[None]:
+    """Shapes and types that a sealed file of ours never has: only a forged one does."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, OSError, pa.ArrowException) as error:
+        raise CorruptLogError(f"{name} cannot be read: {rows.first_line(error)}") from None
 
 
 def _type(name: str) -> pa.DataType:
@@ -109,6 +120,11 @@ def encode_snapshot(state: State, index: Index, senders_in: str | None) -> bytes
 
 def decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
     """The state, and the uid of the file of its senders when they are stored apart."""
+    with _whatever_is_wrong(name):
+        return _decode_snapshot(data, name)
+
+
+def _decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
     seal.check(data, name, MAX_SNAPSHOT_BYTES)
     file = rows.open_parquet(pa.BufferReader(data), name)
     raw = rows.metadata_of(file).get(_STATE.encode())
@@ -121,6 +137,9 @@ def decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
         LeafRef(hexadecimal(uid, name, 32), integer(count, name, 0, LEAF_EXTENTS))
         for uid, count in items(told.get("leaves"), name)
     )
+    # Each fence holds an extent at least, so a small file cannot unfold to more than that.
+    if file.metadata.num_rows > 2 * sum(leaf.extents for leaf in leaves):
+        raise CorruptLogError(f"{name} has {file.metadata.num_rows} fences.")
     columns = _columns(file, _FENCES, name)
     if any(not 0 <= leaf < len(leaves) for leaf in set(columns[_FENCES.index("leaf")])):
         raise CorruptLogError(f"{name} points to a leaf that it does not name.")
@@ -185,8 +204,18 @@ def encode_senders(state: State) -> bytes | None:
 
 
 def decode_senders(state: State, data: bytes, name: str) -> State:
+    """``state`` with the senders of a file of their own."""
+    with _whatever_is_wrong(name):
+        return _decode_senders(state, data, name)
+
+
+def _decode_senders(state: State, data: bytes, name: str) -> State:
     seal.check(data, name, MAX_SNAPSHOT_BYTES)
-    table = rows.open_parquet(pa.BufferReader(data), name).read()
+    file = rows.open_parquet(pa.BufferReader(data), name)
+    # Ids differ, so each takes a byte at least however well it is compressed.
+    if file.metadata.num_rows > len(data):
+        raise CorruptLogError(f"{name} has {file.metadata.num_rows} senders.")
+    table = file.read(use_threads=False)
     if table.schema.names != _SENDERS.names:
         raise CorruptLogError(f"{name} is not a file of senders.")
     columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
@@ -229,6 +258,12 @@ def encode_leaf(leaf: Leaf) -> bytes:
 
 
 def decode_leaf(data: bytes, name: str) -> Leaf:
+    """The leaf of a file."""
+    with _whatever_is_wrong(name):
+        return _decode_leaf(data, name)
+
+
+def _decode_leaf(data: bytes, name: str) -> Leaf:
     seal.check(data, name, MAX_LEAF_BYTES)
     file = rows.open_parquet(pa.BufferReader(data), name)
     if file.metadata.num_rows > LEAF_EXTENTS:

@@ -1,0 +1,199 @@
+"""Files of every kind that version 1 writes, with what they mean.
+
+``python -m tests.format.samples`` wrote ``golden/v1``. Those files must stay readable for ever:
+never write them again for a change of the code; a new version gets a folder of its own."""
+
+from __future__ import annotations
+
+import json
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+
+from offsetlog.format import entries, rows, segments, snapshots, strict_json
+from offsetlog.log import index as index_module
+from offsetlog.log.entry import (
+    Append,
+    Collect,
+    Configure,
+    Create,
+    Delete,
+    Entry,
+    Expire,
+    Part,
+    Piece,
+    Replace,
+    Run,
+    SegmentRef,
+    Trim,
+)
+from offsetlog.log.fold import fold
+from offsetlog.log.index import publish
+from offsetlog.log.state import EMPTY_STATE, State
+
+GOLDEN = Path(__file__).parent / "golden" / "v1"
+ROWS = [
+    # partition, key, value, headers, timestamp
+    (0, b"k", b"v", [("h", b"1"), ("empty", None), ("h", b"")], 1_700_000_000_000),
+    (0, None, b"", None, -5),
+    (2, b"", None, [], 1_700_000_000_123),
+]
+SEGMENT_ROWS = [(b"k%d" % i if i % 3 else None, b"value %d" % i, None, 1000 + i) for i in range(7)]
+
+
+def write_id(n: int) -> str:
+    return f"{n:032x}"
+
+
+def ref(encoded: segments.EncodedSegment, born: int, n: int) -> SegmentRef:
+    return encoded.ref(born, write_id(1000 + n))
+
+
+def inline_table() -> pa.Table:
+    columns = list(zip(*ROWS, strict=True))
+    return pa.table(
+        {
+            "partition": pa.array(columns[0], pa.int32()),
+            "key": pa.array(columns[1], pa.binary()),
+            "value": pa.array(columns[2], pa.binary()),
+            "headers": pa.array(columns[3], rows.HEADERS),
+            "timestamp": pa.array(columns[4], pa.int64()).cast(rows.TIMESTAMP),
+        },
+        schema=entries.ENTRY_ROWS,
+    )
+
+
+def segment_table(offsets: list[int] | None = None) -> pa.Table:
+    chosen = SEGMENT_ROWS if offsets is None else [SEGMENT_ROWS[i] for i in offsets]
+    columns = list(zip(*chosen, strict=True))
+    table = pa.table(
+        {
+            "key": pa.array(columns[0], pa.binary()),
+            "value": pa.array(columns[1], pa.binary()),
+            "headers": pa.array(columns[2], rows.HEADERS),
+            "timestamp": pa.array(columns[3], pa.int64()).cast(rows.TIMESTAMP),
+        },
+        schema=rows.ROWS,
+    )
+    return table if offsets is None else table.append_column(rows.OFFSET, pa.array(offsets))
+
+
+def written_segment() -> segments.EncodedSegment:
+    before, rows.ROW_GROUP_RECORDS = rows.ROW_GROUP_RECORDS, 3
+    try:
+        return segments.encode(segment_table(), "zstd")
+    finally:
+        rows.ROW_GROUP_RECORDS = before
+
+
+GAPS = [0, 2, 3, 6]
+
+
+def rewritten_segment() -> segments.EncodedSegment:
+    before, rows.ROW_GROUP_RECORDS = rows.ROW_GROUP_RECORDS, 2
+    try:
+        return segments.encode(segment_table(GAPS), "lz4")
+    finally:
+        rows.ROW_GROUP_RECORDS = before
+
+
+def chain() -> list[tuple[str, Entry, pa.Table | None]]:
+    """One entry of each kind, which all count but the last."""
+    written, rewritten = written_segment(), rewritten_segment()
+    inline = (
+        Part(0, 2, 2, -5, 1_700_000_000_000),
+        Part(2, 1, 0, 1_700_000_000_123, 1_700_000_000_123),
+    )
+    one = Part(1, 7, 49, 1000, 1006, ref(written, 2, 1))
+    bodies: list[tuple[str, object, pa.Table | None]] = [
+        ("create", Create("Orders.v1", 3, (("retention.ms", "-1"),), -1), None),
+        ("append-inline", Append("a" * 32, 1, True, 1, 0, 3, "d" * 16, 0, inline), inline_table()),
+        ("append-segment", Append("query", 7, False, 2, 0, 3, "e" * 16, 1, (one,)), None),
+        ("configure", Configure(4, (("compression.type", "lz4"),), 0), None),
+        (
+            "replace",
+            Replace(
+                4,
+                (Run(1, 0, 7, (Piece(0, 7, 4, 30, 1000, 1006, 1, ref(rewritten, 4, 2)),)),),
+            ),
+            None,
+        ),
+        ("trim", Trim(((0, 1), (3, 0))), None),
+        ("collect", Collect(5), None),
+        ("expire", Expire(1, ("nobody",)), None),
+        ("delete", Delete(3), None),
+    ]
+    return [
+        (name, Entry(write_id(n), 1_700_000_000_000 + n, body), table)  # type: ignore[arg-type]
+        for n, (name, body, table) in enumerate(bodies)
+    ]
+
+
+def state_before_the_delete() -> State:
+    return fold(EMPTY_STATE, [entry for _, entry, _ in chain()][:-1])
+
+
+def stored_state(apart: bool) -> dict[str, bytes]:
+    """A snapshot with its leaves, and its senders in it or apart."""
+    state = state_before_the_delete()
+    uids = (write_id(2000 + n) for n in count())
+    before, index_module.LEAF_EXTENTS = index_module.LEAF_EXTENTS, 2
+    many, snapshots.MANY_SENDERS = snapshots.MANY_SENDERS, 1 if apart else 512
+    try:
+        made = publish(state.index, state.tip, [(p.start, p.tail) for p in state.parts], {}, uids)
+        out = {f"leaf-{n}": snapshots.encode_leaf(leaf) for n, (_, leaf) in enumerate(made.leaves)}
+        senders = snapshots.encode_senders(state)
+        uid = None
+        if senders is not None:
+            uid = write_id(3000)
+            out["senders"] = senders
+        out["snapshot-apart" if apart else "snapshot"] = snapshots.encode_snapshot(
+            state, made.index, uid
+        )
+        return out
+    finally:
+        index_module.LEAF_EXTENTS, snapshots.MANY_SENDERS = before, many
+
+
+def files() -> dict[str, bytes]:
+    out = {}
+    for name, entry, table in chain():
+        out[f"entry-{name}.parquet"] = entries.encode(entry, table, "zstd")
+    inline = entries.decode(out["entry-append-inline.parquet"], "inline")
+    out["entry-stub.parquet"] = entries.encode_stub(inline)
+    out["segment.parquet"] = written_segment().data
+    out["segment-rewritten.parquet"] = rewritten_segment().data
+    for name, data in {**stored_state(False), **stored_state(True)}.items():
+        out[f"{name}.parquet"] = data
+    out["_offsetlog.json"] = strict_json.dumps({"format": 1, "id": write_id(1)})
+    return out
+
+
+def meaning() -> dict[str, object]:
+    """What a reader of any later version must find in them, as plain JSON."""
+    return {
+        "entries": {name: repr(entry) for name, entry, _ in chain()},
+        "inline_rows": repr(inline_table().to_pylist()),
+        "segment_rows": repr(segment_table().to_pylist()),
+        "rewritten_rows": repr(segment_table(GAPS).to_pylist()),
+        "state": repr(described(state_before_the_delete())),
+    }
+
+
+def described(state: State) -> dict[str, object]:
+    """A state without how its index is split."""
+    out = {
+        k: v for k, v in state._asdict().items() if k not in ("parts", "index", "own", "callers")
+    }
+    out["parts"] = [(part.start, part.end) for part in state.parts]
+    out["own"] = sorted(state.own.items())
+    out["callers"] = sorted(state.callers.items())
+    return out
+
+
+if __name__ == "__main__":
+    GOLDEN.mkdir(parents=True, exist_ok=True)
+    for name, data in files().items():
+        (GOLDEN / name).write_bytes(data)
+    (GOLDEN / "meaning.json").write_text(json.dumps(meaning(), indent=1) + "\n")

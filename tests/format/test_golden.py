@@ -1,0 +1,92 @@
+"""Files that version 1 wrote stay readable for ever."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from offsetlog.client.admin import describe_root
+from offsetlog.format import entries, rows, segments, snapshots
+from offsetlog.log import fetch
+from offsetlog.log.fold import fold
+from offsetlog.log.state import EMPTY_STATE, State
+from tests.format.samples import GOLDEN, described
+
+MEANING = json.loads((GOLDEN / "meaning.json").read_text())
+KINDS = list(MEANING["entries"])
+COLUMNS = ("key", "value", "headers", "timestamp")
+
+
+def golden(name: str) -> bytes:
+    return (GOLDEN / name).read_bytes()
+
+
+def entry(kind: str) -> entries.StoredEntry:
+    return entries.decode(golden(f"entry-{kind}.parquet"), kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_entries(kind):
+    stored = entry(kind)
+    assert repr(stored.entry) == MEANING["entries"][kind]
+    assert not stored.stub
+
+
+def test_inline_rows():
+    stored = entry("append-inline")
+    assert stored.inline_records == 3
+    found = stored.rows(0, 3, ("partition", *COLUMNS))
+    assert repr(found.to_pylist()) == MEANING["inline_rows"]
+    assert repr(stored.rows(1, 1, ("value",)).to_pylist()) == "[{'value': b''}]"
+
+
+def test_stub():
+    stub = entry("stub")
+    assert stub.stub
+    assert repr(stub.entry) == MEANING["entries"]["append-inline"]
+
+
+def test_segments():
+    append, replace = entry("append-segment").entry.body, entry("replace").entry.body
+    ref = append.parts[0].segment
+    opened = segments.OpenSegment.whole(ref, 7, "segment", golden("segment.parquet"))
+    assert [group.records for group in opened.groups] == [3, 3, 1]
+    table = pa.concat_tables(opened.read(0, 7, COLUMNS))
+    assert repr(table.to_pylist()) == MEANING["segment_rows"]
+    piece = replace.runs[0].pieces[0]
+    data = golden("segment-rewritten.parquet")
+    ranged = segments.OpenSegment(piece.segment, piece.records, "r", lambda a, b: data[a:b])
+    table = pa.concat_tables(ranged.read(0, 4, (*COLUMNS, "offset")))
+    assert repr(table.to_pylist()) == MEANING["rewritten_rows"]
+
+
+def state_of(name: str) -> State:
+    state, apart = snapshots.decode_snapshot(golden(f"{name}.parquet"), name)
+    if apart is not None:
+        state = snapshots.decode_senders(state, golden("senders.parquet"), "senders")
+    return state
+
+
+@pytest.mark.parametrize("name", ["snapshot", "snapshot-apart"])
+def test_stored_states(name):
+    state = state_of(name)
+    assert repr(described(state)) == MEANING["state"]
+    folded = fold(EMPTY_STATE, [entry(kind).entry for kind in KINDS][:-1])
+    leaves = {
+        ref.uid: snapshots.decode_leaf(golden(f"leaf-{n}.parquet"), f"leaf {n}")
+        for n, ref in enumerate(state.index.leaves)
+    }
+    for partition, part in enumerate(folded.parts):
+        found = fetch.extents(state, partition, part.start, part.end, leaves)
+        assert list(found) == [e for e in part.tail if e.end > part.start]
+
+
+def test_root():
+    assert describe_root(golden("_offsetlog.json"), "root")["format"] == 1
+
+
+def test_all_columns_are_there_also_where_the_file_left_them_out():
+    stored = entry("append-inline")
+    assert rows.complete(stored.rows(0, 3, ("value",)), COLUMNS).schema.names == list(COLUMNS)
