@@ -138,10 +138,10 @@ def test_rewrites_are_contiguous_runs_of_one_kind_above_the_log_start(extents, s
 def test_a_byte_is_rewritten_a_logarithmic_number_of_times(few, target):
     """Appends of 10 bytes, a round of maintenance after each of them."""
     extents: list[Extent] = []
-    rewritten = total = base = 0
-    for number in range(300):
+    rewritten = total = 0
+    for base in range(300):
+        number = base
         extents.append(Extent(0, base, base + 1, 1, 10, 0, 0, 0, number, "0" * 32, 0, None, False))
-        base += 1
         total += 10
         for plan in list(rewrite.plan_rewrites(extents, 0, target, few)):
             rewritten += plan.bytes
