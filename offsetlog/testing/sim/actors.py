@@ -334,18 +334,17 @@ def _stale_extents(actor: Actor, state: State, partition: int) -> None:
 
 
 def publisher(actor: Actor) -> None:
+    """Stores what it knows, fresh or not: a writer's process does so after each of its entries."""
     actor.await_topic()
-    for _ in actor.turns(14):
+    due = partial(actor.handle.stored.publish_if_due, every=3, min_seconds=0.0)
+    for turn in actor.turns(14):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 0.5))
-        if actor.look() is None:
+        if (turn == 1 or actor.rng.random() < 0.5) and actor.look() is None:
             continue
-        if actor.rng.random() < 0.5:
+        if actor.rng.random() < 0.4:
             actor.do("publishes", actor.handle.stored.publish)
         else:
-            actor.do(
-                "publishes if it is due",
-                lambda: actor.handle.stored.publish_if_due(every=3, min_seconds=0.0),
-            )
+            actor.do("publishes if it is due", due)
 
 
 def maintainer(actor: Actor) -> None:
