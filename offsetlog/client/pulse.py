@@ -97,18 +97,22 @@ class Pulses:
                 if not hearts:
                     self._thread = None
                     return
-            for heart in hearts:
-                self._beat(heart)
-            for heart in hearts:
-                if self._env.monotonic() >= heart.next_watch:
-                    self._watch(heart)
-                    # Many peers make a turn long: one's own beats must not wait for it.
-                    for own in hearts:
-                        self._beat(own)
+            self.turn(hearts)
             now = self._env.monotonic()
             due = min(min(h.next_beat, h.next_watch) for h in hearts)
             self._wake.wait(min(max(due - now, 0.01), 1.0))
             self._wake.clear()
+
+    def turn(self, hearts: list[Pulse]) -> None:
+        """Do what is due: beats first, then the looks at the others."""
+        for heart in hearts:
+            self._beat(heart)
+        for heart in hearts:
+            if self._env.monotonic() >= heart.next_watch:
+                self._watch(heart)
+                # Many peers make a turn long: one's own beats must not wait for it.
+                for own in hearts:
+                    self._beat(own)
 
     def _beat(self, heart: Pulse) -> None:
         now = self._env.monotonic()

@@ -76,6 +76,33 @@ def from_arrow(table: pa.Table, where: str) -> list[Fact]:
     return [Fact(*row) for row in zip(*columns, strict=True)]
 
 
+POSITIONS = pa.schema(
+    [
+        SCHEMA.field(name)
+        for name in (
+            "group", "topic", "partition", "offset", "metadata", "committed_at", "generation",
+            "member", "kind", "version",
+        )
+    ]
+)  # fmt: skip
+
+
+def positions_to_arrow(state: Table) -> pa.Table:
+    """Where each group stands, a row a partition."""
+    rows = [
+        {
+            "group": name,
+            "topic": topic,
+            "partition": partition,
+            **said._asdict(),
+            "committed_at": said.committed_at * 1000,
+        }
+        for name, group in sorted(state.groups.items())
+        for (topic, partition), said in sorted(group.positions.items())
+    ]
+    return pa.Table.from_pylist(rows, schema=POSITIONS)
+
+
 def same_schema(found: pa.Schema) -> bool:
     """Whether a table's columns are ours; more of them than we know are none of our business,
     but a missing one, or one of another type, is."""

@@ -251,6 +251,11 @@ class DeltaOffsets(Beats):
         raise AssertionError
 
     def _checked(self, version: int, since: int, facts: list[Fact]) -> News:
+        if len({(fact.version, fact.place) for fact in facts}) < len(facts):
+            raise CorruptLogError(
+                f"{self.url} holds a fact twice.",
+                "Rows of this table are written by offsetlog only: delete those that are not.",
+            )
         if version < since:
             raise CorruptLogError(
                 f"{self.url} is at version {version}, but was at {since} before.",
