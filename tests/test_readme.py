@@ -60,3 +60,8 @@ def test_settings_are_the_ones_that_exist() -> None:
     [line] = [line for line in README.splitlines() if line.startswith("Settings by Kafka's names")]
     named = {word for word in re.findall(r"`([a-z.]+)`", line)}
     assert named - {"."} == set(CONFIG_KEYS)
+
+
+def test_the_figures_are_those_that_were_measured() -> None:
+    """``python -m bench.readme`` writes the table; here it only looks."""
+    run([sys.executable, "-m", "bench.readme", "--check"])
