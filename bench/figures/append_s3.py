@@ -67,7 +67,7 @@ def _count_rig(setting: Setting) -> Iterator[Rig]:
         latency_s3.running(0, 0) as place,
         CountingProxy(str(place.options["endpoint_url"])) as proxy,
     ):
-        options = {**place.options, "endpoint_url": proxy.endpoint}
+        options: dict[str, Any] = {**place.options, "endpoint_url": proxy.endpoint}
         with offsetlog.open(f"{place.url}/log", **options) as log:
             log.create_topic("orders", partitions=PARTITIONS)
             yield _Counts(log, proxy)

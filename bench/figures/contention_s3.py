@@ -72,10 +72,11 @@ def _rig(setting: Setting) -> Iterator[Rig]:
 
     with latency_s3.running(PUT_MS, GET_MS) as place:
         url = f"{place.url}/log"
-        with offsetlog.open(url, **place.options) as log:
+        options: dict[str, Any] = dict(place.options)
+        with offsetlog.open(url, **options) as log:
             log.create_topic("orders", partitions=1)
         bucket = place.url.removeprefix("s3://")
-        yield _Writers(url, dict(place.options), bucket, setting.pick(10.0, 1.0))
+        yield _Writers(url, options, bucket, setting.pick(10.0, 1.0))
 
 
 CASES = (Case("contention_s3_4", FIGURES, _rig, warmups=0),)

@@ -86,9 +86,10 @@ def _rig(setting: Setting) -> Iterator[Rig]:
         CountingProxy(str(place.options["endpoint_url"])) as proxy,
     ):
         url = f"{place.url}/log"
-        relayed = {**place.options, "endpoint_url": proxy.endpoint}
+        direct: dict[str, Any] = dict(place.options)
+        relayed = direct | {"endpoint_url": proxy.endpoint}
         with (
-            offsetlog.open(url, **place.options) as writer,
+            offsetlog.open(url, **direct) as writer,
             offsetlog.open(url, **relayed) as reader,
         ):
             writer.create_topic("one", partitions=1)

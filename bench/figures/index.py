@@ -132,7 +132,7 @@ def _rig(setting: Setting) -> Iterator[Rig]:
             _mirror(many, server, prefix)
         large_log.extend(roots[1], BEHIND, **place.options)
         server.close()
-        options = {**place.options, "endpoint_url": proxy.endpoint}
+        options: dict[str, Any] = {**place.options, "endpoint_url": proxy.endpoint}
         yield _Index(many, few, proxy, roots, options)
 
 

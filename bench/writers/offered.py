@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import sys
-from concurrent.futures import Future
 from time import perf_counter, sleep
 from typing import Any
 
@@ -22,7 +21,7 @@ def main(seconds: float, rate: float, url: str, options: str = "{}") -> None:
 
     acked: list[float] = []
 
-    def watch(future: Future[Any], sent: float) -> None:
+    def watch(future: Any, sent: float) -> None:
         future.add_done_callback(lambda done: acked.append(perf_counter() - sent))
 
     with offsetlog.open(url, **json.loads(options)) as log, log.producer() as producer:
