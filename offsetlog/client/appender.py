@@ -23,7 +23,7 @@ import pyarrow as pa
 from ..errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
 from ..format.partitioner import partitions_of
 from ..log.state import State
-from .batches import Batch, Columns, SendFuture, to_columns
+from .batches import Batch, Columns, to_columns
 from .handle import TopicHandle
 from .writer import Prepared, Receipt, Sender, prepare
 
@@ -34,8 +34,6 @@ TICK_SECONDS = 0.002
 IDLE_TICKS = 100
 RECORD_OVERHEAD = 64
 """What a record weighs in memory besides its bytes."""
-
-_new_future = tuple.__new__
 
 
 class Appender:
@@ -48,10 +46,10 @@ class Appender:
         self._in_flight = 0
         """Bytes of the batch that is being written."""
         self._waiting: deque[Batch] = deque()
-        self._open: Batch | None = None
-        """The last of ``_waiting``, while it takes records."""
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self.open: Batch | None = None
+        """The last of ``_waiting``, while it takes records. Held: the lock."""
+        self.lock = threading.Lock()
+        self._changed = threading.Condition(self.lock)
         self._writing = threading.Lock()
         self._app = self._env.new_id()
         self._seq = 0
@@ -82,49 +80,21 @@ class Appender:
 
     # --- taking records --------------------------------------------------------------------
 
-    def add(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, bytes | None]] | None,
-        partition: int | None,
-        stamp_ns: int,
-        size: int,
-        batch_bytes: int,
-        linger: float,
-    ) -> SendFuture:
-        """Take one record. The hottest few lines of the package: see ``bench send_futures``."""
-        with self._lock:
-            batch = self._open
-            if batch is None or batch.size >= batch_bytes:
-                batch = self._room_for(size, linger)
-            # What ``batch.add`` does, without the call.
-            index = len(batch.values)
-            batch.values.append(value)
-            batch.keys.append(key)
-            batch.times.append(stamp_ns)
-            batch.size += size
-            if headers:
-                batch.headers[index] = headers
-            if partition is not None:
-                batch.named[index] = partition
-        return _new_future(SendFuture, (batch, index))
-
     def add_table(self, table: pa.Table) -> Batch:
         """Take a table, which becomes one entry."""
-        with self._lock:
-            batch = self._room_for(table.nbytes, 0.0)
+        with self.lock:
+            batch = self.room_for(table.nbytes, 0.0)
             batch.table = table
             batch.size = table.nbytes
-            self._open = None
+            self.open = None
             return batch
 
-    def _room_for(self, size: int, linger: float) -> Batch:
+    def room_for(self, size: int, linger: float) -> Batch:
         """A new batch to be filled, when there is room for it. Held: the lock."""
         if self._unacknowledged() + size > self._buffer_bytes and self._unacknowledged():
             self._wait_for_room(size)
-        self._open = self._new_batch(linger)
-        return self._open
+        self.open = self._new_batch(linger)
+        return self.open
 
     def _unacknowledged(self) -> int:
         return self._in_flight + sum(batch.size for batch in self._waiting)
@@ -155,8 +125,10 @@ class Appender:
         self._blocked += 1
         try:
             room = self._changed.wait_for(
-                lambda: self._unacknowledged() + size <= self._buffer_bytes
-                or not self._unacknowledged(),
+                lambda: (
+                    self._unacknowledged() + size <= self._buffer_bytes
+                    or not self._unacknowledged()
+                ),
                 MAX_BLOCK_SECONDS,
             )
         finally:
@@ -247,8 +219,8 @@ class Appender:
             if not self._waiting:
                 return False
             batch = self._waiting.popleft()
-            if batch is self._open:
-                self._open = None
+            if batch is self.open:
+                self.open = None
             self._in_flight = batch.size
         try:
             self._write(batch)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -23,6 +24,10 @@ from ..format import rows
 from ..log.entry import Placed
 from ..values import RecordMetadata
 
+MANY_ASKED = 8
+_Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
+"""Partitions, offsets and timestamps, in the order of sending."""
+_NO_TIMES = np.empty(0, np.int64)
 _callbacks_lock = threading.Lock()
 
 
@@ -39,7 +44,7 @@ class Batch:
     __slots__ = (
         "topic", "values", "keys", "times", "headers", "named", "size", "table", "opened",
         "done", "error", "callbacks", "forced",
-        "_driver", "_placed", "_order", "_partitions", "_offsets", "_times",
+        "results", "_driver", "_placed", "_order", "_times", "_columns", "_asked",
     )  # fmt: skip
 
     def __init__(self, topic: str, driver: Drive, opened: float) -> None:
@@ -62,30 +67,11 @@ class Batch:
         self._driver = driver
         self._placed: tuple[Placed, ...] = ()
         self._order: npt.NDArray[np.int64] | None = None
-        self._partitions: npt.NDArray[np.int32] | None = None
-        self._offsets: npt.NDArray[np.int64] | None = None
-        self._times: npt.NDArray[np.int64] | None = None
-
-    def add(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, bytes | None]] | None,
-        partition: int | None,
-        stamp_ns: int,
-        size: int,
-    ) -> int:
-        """Take one record; gives its place."""
-        index = len(self.values)
-        self.values.append(value)
-        self.keys.append(key)
-        self.times.append(stamp_ns)
-        self.size += size
-        if headers:
-            self.headers[index] = headers
-        if partition is not None:
-            self.named[index] = partition
-        return index
+        self._times: npt.NDArray[np.int64] = _NO_TIMES
+        self._columns: _Located | None = None
+        self._asked = 0
+        self.results: list[RecordMetadata] | None = None
+        """Of all records, once many of them were asked for."""
 
     # --- the writer's side -----------------------------------------------------------------
 
@@ -138,25 +124,32 @@ class Batch:
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where the record that was sent as number ``index`` of the batch lies."""
-        if self._offsets is None:
-            self._locate()
-        assert self._partitions is not None and self._offsets is not None
-        assert self._times is not None
+        if self._columns is None:
+            self._columns = self._locate()
+        partitions, offsets, times = self._columns
+        self._asked += 1
+        if self._asked == MANY_ASKED:
+            # Whoever asks for some of them asks for all: made together they cost a third.
+            pairs = zip(
+                repeat(self.topic),
+                partitions.tolist(),
+                offsets.tolist(),
+                times.tolist(),
+                strict=False,
+            )
+            self.results = list(map(tuple.__new__, repeat(RecordMetadata), pairs))
         return RecordMetadata(
-            self.topic,
-            int(self._partitions[index]),
-            int(self._offsets[index]),
-            int(self._times[index]),
+            self.topic, int(partitions[index]), int(offsets[index]), int(times[index])
         )
 
-    def _locate(self) -> None:
+    def _locate(self) -> _Located:
         counts = [run.records for run in self._placed]
         partitions = np.repeat(np.array([r.partition for r in self._placed], np.int32), counts)
         offsets = np.concatenate(
             [np.arange(r.base, r.base + r.records, dtype=np.int64) for r in self._placed]
         )
         times = self._times
-        if times is not None and len(times) != len(offsets):
+        if len(times) != len(offsets):
             raise InvalidRequestError(
                 f"Topic {self.topic!r} holds a batch under this app_id and sequence already, "
                 f"with {len(offsets)} records in place of {len(times)}.",
@@ -165,10 +158,8 @@ class Batch:
         if self._order is not None:
             back = np.empty_like(self._order)
             back[self._order] = np.arange(len(self._order))
-            partitions, offsets = partitions[back], offsets[back]
-            times = times[back] if times is not None else None
-        self._partitions, self._times = partitions, times
-        self._offsets = offsets
+            partitions, offsets, times = partitions[back], offsets[back], times[back]
+        return partitions, offsets, times
 
 
 class SendFuture(tuple[Batch, int]):
@@ -179,6 +170,9 @@ class SendFuture(tuple[Batch, int]):
     def result(self, timeout: float | None = None) -> RecordMetadata:
         """Wait until the record is acknowledged; raises why if it is not."""
         batch, index = self
+        known = batch.results
+        if known is not None:
+            return known[index]
         batch.wait(timeout)
         return batch.metadata(index)
 

@@ -36,6 +36,7 @@ from .writer import Prepared, Sender, prepare, row_bytes
 Headers = Sequence[tuple[str, bytes | None]]
 KEYED_BYTES = 256 * 1024 * 1024
 """The most that gathers under one sequence."""
+_new_future = tuple.__new__
 _MAX_MS = 2**63 // 1_000_000
 
 
@@ -64,7 +65,7 @@ class Producer:
             raise InvalidRequestError("app_id and sequence belong together.", "Give both.")
         self._host = host
         self._linger = _number("linger_ms", linger_ms, 0, 3_600_000) / 1000
-        self._batch_bytes = int(_number("batch_bytes", batch_bytes, 1024, 1024**3))
+        self._limit = int(_number("batch_bytes", batch_bytes, 1024, 1024**3))
         self._topics: dict[str, Lane] = {}
         self._sender = None
         if app_id is not None:
@@ -110,9 +111,22 @@ class Producer:
             raise _bad_timestamp(timestamp)
         if partition is not None:
             lane.check_partition(partition)
-        return lane.add(
-            value, key, stored, partition, stamp, size, self._batch_bytes, self._linger
-        )
+        # From here on every name and call is paid a million times a second.
+        with lane.lock:
+            batch = lane.open
+            if batch is None or batch.size >= self._limit:
+                batch = lane.room_for(size, self._linger)
+            values = batch.values
+            values.append(value)
+            batch.keys.append(key)
+            batch.times.append(stamp)
+            batch.size += size
+            index = len(values) - 1
+            if stored is not None:
+                batch.headers[index] = stored
+            if partition is not None:
+                batch.named[index] = partition
+        return _new_future(SendFuture, (batch, index))
 
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> ArrowFuture:
         """Send a whole table as one atomic batch. Columns: ``value``, and if wanted ``key``,
@@ -168,18 +182,13 @@ class Lane(Protocol):
 
     most: int
     append_time: bool
+    lock: threading.Lock
+    open: Batch | None
+    """The batch that takes records, if there is one. Held: the lock."""
 
-    def add(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, bytes | None]] | None,
-        partition: int | None,
-        stamp_ns: int,
-        size: int,
-        batch_bytes: int,
-        linger: float,
-    ) -> SendFuture: ...
+    def room_for(self, size: int, linger: float) -> Batch:
+        """A batch that takes a record of ``size``. Held: the lock."""
+
     def add_table(self, table: pa.Table) -> Batch: ...
     def check_partition(self, partition: int) -> None: ...
     def flush(self, timeout: float | None) -> None: ...
@@ -190,6 +199,9 @@ class KeyedLane:
 
     A flush lands one entry with the present sequence, and the next batch has the next one."""
 
+    open: Batch | None = None
+    """Never: each record is looked at by ``room_for``."""
+
     def __init__(self, handle: TopicHandle, app_id: str, sequence: int) -> None:
         self._handle = handle
         self._app = app_id
@@ -197,30 +209,18 @@ class KeyedLane:
         self._batch: Batch | None = None
         self._prepared: tuple[Prepared, State] | None = None
         """Of a flush whose fate is open: its next try must send the very same rows."""
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
         self.append_time = handle.config.log_append_time
 
-    def add(
-        self,
-        value: bytes | None,
-        key: bytes | None,
-        headers: list[tuple[str, bytes | None]] | None,
-        partition: int | None,
-        stamp_ns: int,
-        size: int,
-        batch_bytes: int,
-        linger: float,
-    ) -> SendFuture:
-        with self._lock:
-            batch = self._gathering(size)
-            if batch.table is not None:
-                raise _mixed(self._app)
-            index = batch.add(value, key, headers, partition, stamp_ns, size)
-        return SendFuture((batch, index))
+    def room_for(self, size: int, linger: float) -> Batch:
+        batch = self._gathering(size)
+        if batch.table is not None:
+            raise _mixed(self._app)
+        return batch
 
     def add_table(self, table: pa.Table) -> Batch:
-        with self._lock:
+        with self.lock:
             batch = self._gathering(table.nbytes)
             if batch.values or batch.table is not None:
                 raise _mixed(self._app)
@@ -251,7 +251,7 @@ class KeyedLane:
         self.flush(None)
 
     def abandon(self) -> None:
-        with self._lock:
+        with self.lock:
             batch, self._batch = self._batch, None
             self._prepared = None
         if batch is not None:
@@ -263,7 +263,7 @@ class KeyedLane:
             )
 
     def flush(self, timeout: float | None) -> None:
-        with self._lock:
+        with self.lock:
             batch = self._batch
             if batch is None:
                 return
