@@ -70,7 +70,7 @@ class Consumer(Seeking):
         self._pause = None if poll_interval_ms is None else poll_interval_ms / 1000
         self._subscribed: tuple[str, ...] = ()
         self._counts: dict[str, int] = {}
-        self._closed = False
+        self._closed = self._closing = False
         self._cursor = Cursor(host.topic_handle, self)
         self._worker: Worker | None = None
         if group is not None:
@@ -291,12 +291,15 @@ class Consumer(Seeking):
 
     def close(self, *, commit: bool = True) -> None:
         """Commit (if that is automatic) and leave the group, in one append."""
-        if self._closed:
+        if self._closed or self._closing:
             return
-        self._closed = True
-        self._cursor.clear()
-        if self._worker is not None:
-            self._worker.leave(commit)
+        self._closing = True
+        try:
+            if self._worker is not None:
+                self._worker.leave(commit)
+        finally:
+            self._closed = True
+            self._cursor.clear()
 
     def __enter__(self) -> Consumer:
         return self

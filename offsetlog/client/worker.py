@@ -157,14 +157,16 @@ class Worker(Committer):
         """Out of the group: commits and leaves in one append. ``commit=False`` commits nothing."""
         self.commits.drain()
         offsets = self._dirty() if commit and self._settings.auto_commit else {}
-        member, self.member = self.member, None
-        if member is None:
-            if offsets:
+        if self.member is None:
+            if offsets and not self.topics:
                 self._accept(Commit(self.group, None, self._generation, self._followed, offsets))
             return
         held = list(self._cursor.positions)
         if held:
             self._call(self.callbacks.revoked, held)
+            self.commits.drain()
+        member, self.member = self.member, None
+        if held:
             offsets = {tp: said for tp, said in offsets.items() if self._moved(tp, said)}
         about = (self.group, member, self._generation, self._followed)
         try:
