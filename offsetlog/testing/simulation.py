@@ -23,9 +23,10 @@ from typing import NamedTuple
 
 from ..client.verify import verify_topic
 from .faults import NO_FAULTS, Faults, drawn, without
-from .sim.actors import TOPIC, Scene
+from .sim.actors import ACTORS, THREADS
 from .sim.limits import tiny_limits
 from .sim.oracle import rows_of
+from .sim.scene import TOPIC, Scene
 from .sim.store import SimStore
 from .sim.world import Line, Process, Violation, World
 
@@ -86,7 +87,7 @@ def run(plan: Plan) -> Outcome:
     """One history. What it finds is in the outcome; nothing is raised."""
     with tiny_limits():
         world = World(plan.seed, plan.faults, plan.steps)
-        scene = Scene(world, plan.is_local, plan.graces)
+        scene = Scene(world, plan.is_local, plan.graces, ACTORS, THREADS)
         world.spawn = scene.spawn
         failure = None
         try:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 try:
     import greenlet
 except ImportError:  # a plain installation: threads do
-    greenlet = None  # type: ignore[assignment]
+    greenlet = None
 
 
 class _ThreadFiber:

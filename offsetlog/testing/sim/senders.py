@@ -1,0 +1,138 @@
+"""Actors that write: idempotent producers, and callers with keys of their own."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+
+import pyarrow as pa
+
+from ...client.appender import Appender
+from ...client.batches import ArrowFuture, SendFuture
+from ...client.handle import TopicHandle
+from ...client.producer import Producer
+from ...format import rows
+from ...values import RecordMetadata
+from .oracle import Batch, Row, value_of
+from .scene import TOPIC, Actor
+
+
+def _batch(actor: Actor, sender: str, number: int, attempt: int, partitions: int) -> Batch:
+    rng = actor.rng
+    size = rng.choice((0, 2, 20, 60))
+    count = rng.choice((1, 1, 2, 3, 6))
+    token = (sender, number, attempt)
+    made = []
+    for i in range(count):
+        value = value_of(token, i, size)
+        headers = (("h", None), ("g", b"v")) if rng.random() < 0.1 else ()
+        key = rng.choice((None, b"", b"k%d" % rng.randrange(5)))
+        time = actor.world.now_ms + rng.randrange(-2000, 2000)
+        made.append((rng.randrange(partitions), Row(key, value, headers, time)))
+    batch = Batch(sender, number, attempt, tuple(made))
+    actor.oracle.sends(batch)
+    return batch
+
+
+class Host:
+    """What a client's producer needs of a ``Log``: here, without threads of its own."""
+
+    def __init__(self, handle: TopicHandle) -> None:
+        self.env = handle.chain.env
+        self._handle = handle
+        self._appender: Appender | None = None
+
+    def topic_handle(self, name: str) -> TopicHandle:
+        return self._handle
+
+    def appender(self, name: str) -> Appender:
+        if self._appender is None:
+            self._appender = Appender(self._handle)
+            # Whoever waits for a result writes the batch: no thread is started.
+            self._appender._thread = threading.current_thread()
+        return self._appender
+
+
+def _send(batch: Batch, to: Producer) -> list[SendFuture]:
+    return [
+        to.send(TOPIC, row.value, row.key, list(row.headers), partition, row.timestamp)
+        for partition, row in batch.rows
+    ]
+
+
+def _send_table(batch: Batch, to: Producer) -> ArrowFuture:
+    partitions, found = zip(*batch.rows, strict=True)
+    keys, values, headers, times = zip(*found, strict=True)
+    table = pa.table(
+        {
+            "key": pa.array(keys, pa.binary()),
+            "value": pa.array(values, pa.binary()),
+            "headers": pa.array([list(h) for h in headers], rows.HEADERS),
+            "timestamp": pa.array(times, pa.int64()),
+            "partition": pa.array(partitions, pa.int32()),
+        }
+    )
+    return to.send_arrow(TOPIC, table)
+
+
+def producer(actor: Actor) -> None:
+    """An idempotent producer with an id of its own for each life."""
+    actor.await_topic()
+    actor.look()
+    client = Producer(Host(actor.handle))
+    for turn in actor.turns(14):
+        partitions = actor.handle.chain.state.partitions
+        if not partitions or actor.rng.random() < 0.2:
+            actor.look()
+            continue
+        batch = _batch(actor, actor.name, turn, 0, partitions)
+        token = (actor.name, turn, 0)
+        whole = actor.rng.random() < 0.5
+
+        def send(batch: Batch = batch, whole: bool = whole) -> list[RecordMetadata]:
+            if whole:
+                future = _send_table(batch, client)
+                return [future.metadata(i) for i in range(len(batch.rows))]
+            return [future.result() for future in _send(batch, client)]
+
+        told = actor.do(f"sends {token}", send)
+        if told is not None:
+            actor.oracle.acknowledged(token, [(m.partition, m.offset) for m in told])
+            actor.say(f"{token} is acknowledged")
+        elif not actor.may_have_landed:
+            actor.oracle.refused(token)
+
+
+def query(actor: Actor) -> None:
+    """A caller's key: its number moves on only when it was acknowledged; each life re-sends
+    the last one, with other rows than before, as a re-run micro-batch may."""
+    sender = actor.process.role
+    failures = 0
+    actor.await_topic()
+    for _ in actor.turns(12):
+        state = actor.look()
+        if state is None:
+            continue
+        number = actor.disk.get("number", 0)
+        attempt = actor.disk["attempt"] = actor.disk.get("attempt", 0) + 1
+        batch = _batch(actor, sender, number, attempt, state.partitions)
+        token = (sender, number, attempt)
+        client = Producer(Host(actor.handle), app_id=sender, sequence=number)
+        if actor.do(f"gathers {token}", partial(_send, batch, client)) is None:
+            continue
+        for _ in range(6):
+            done = actor.do(f"flushes {token}", lambda client=client: client.flush() or True)  # type: ignore[misc]
+            if done or not actor.may_have_landed:
+                break
+        if done:
+            actor.oracle.acknowledged(token, [])
+            actor.disk["number"] = number + 1
+            actor.say(f"{token} is acknowledged")
+            continue
+        if not actor.may_have_landed:
+            actor.oracle.refused(token)
+        failures += 1
+        if failures == 3:
+            return
+        # The program gives up, and its next run starts with an empty memory.
+        actor.handle = actor.scene.handle(actor.process)
