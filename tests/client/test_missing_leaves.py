@@ -6,9 +6,11 @@ import pytest
 
 from offsetlog.client import maintenance as maintenance_module
 from offsetlog.client.maintenance import Maintenance
+from offsetlog.errors import CorruptLogError
 from offsetlog.log.entry import Trim
 from tests.client.scripted import topic
 from tests.client.test_open_fates import batch, send, values_of
+from tests.testing.mutations import planted
 
 
 def with_lost_leaves():
@@ -94,3 +96,25 @@ def test_a_compacted_piece_without_records_has_all_columns(records):
     [found] = _gapped_batches(Piece(extent, 5 + records, 9), Source(), columns)
     assert found.table.schema.names == list(columns)
     assert (found.start, found.end, found.table.num_rows) == (5 + records, 9, 0)
+
+
+@pytest.mark.parametrize("comparing", [True, False])
+def test_inline_rows_are_believed_under_their_write_id_only(comparing):
+    """A topic was purged, and created anew while somebody still held its old state."""
+    store, old = topic()
+    send(old, batch(b"mine"), 1)
+    old.chain._recent.clear()
+    store.delete_tree("t")
+    _, new = topic(root=store._root)
+    send(new, batch(b"other"), 1)
+    read = lambda: [  # noqa: E731
+        value
+        for found in old.reader.read(0, 0, 1)
+        for value in found.table.column("value").to_pylist()
+    ]
+    if comparing:
+        with pytest.raises(CorruptLogError, match="another entry"):
+            read()
+    else:
+        with planted("write ids not compared"):
+            assert read() == [b"other"], "without the rule other rows would be given"

@@ -1,0 +1,320 @@
+"""Planted bugs: each takes one rule of the protocol away. The simulation must find every one.
+
+They are switched on in tests only, one at a time, by replacing a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from offsetlog.client.appender import Appender
+from offsetlog.client.chain import Chain, Landed
+from offsetlog.client.maintenance import Maintenance
+from offsetlog.client.reader import Reader
+from offsetlog.client.writer import Writer
+from offsetlog.errors import OffsetLogError
+from offsetlog.format import names
+from offsetlog.log import fold, landing, retention
+from offsetlog.log.entry import Append, Collect, Reason, Void
+from offsetlog.log.state import State, rebase
+
+Patch = tuple[Any, str, Any]
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    patches = {**MUTATIONS, **NOT_IN_A_HISTORY}[name]()
+    before = [(where, what, where.__dict__[what]) for where, what, _ in patches]
+    try:
+        for where, what, value in patches:
+            setattr(where, what, value)
+        yield
+    finally:
+        for where, what, value in before:
+            setattr(where, what, value)
+
+
+# --- rules of the fold ---------------------------------------------------------------------
+
+
+def _appends_without(reason: str) -> Callable[[], list[Patch]]:
+    """The fold's rules for appends, but for one of them."""
+
+    def judge(state: State, body: Append) -> Void | None:
+        known = (state.own if body.own else state.callers).get(body.app)
+        if reason != Reason.DUPLICATE and known is not None and body.seq <= known.seq:
+            return Void(Reason.DUPLICATE, "")
+        forgotten = body.own and known is None and body.born < state.floor
+        if reason != Reason.FORGOTTEN and forgotten:
+            return Void(Reason.FORGOTTEN, "")
+        if reason != Reason.DELETED and (not state.alive or body.life != state.life):
+            return Void(Reason.DELETED, "")
+        for part in body.parts:
+            if reason != Reason.NO_PARTITION and part.partition >= state.partitions:
+                return Void(Reason.NO_PARTITION, "")
+        for part in body.parts:
+            condemned = part.segment is not None and part.segment.born < state.horizon
+            if reason != Reason.CONDEMNED and condemned:
+                return Void(Reason.CONDEMNED, "")
+        return None
+
+    return lambda: [(fold, "_judge_append", judge)]
+
+
+def _replaces_without(*reasons: str) -> Callable[[], list[Patch]]:
+    judge = fold._judge_replace
+
+    def lenient(state: State, body: Any) -> Void | None:
+        void = judge(state, body)
+        return None if void is not None and void.reason in reasons else void
+
+    return lambda: [(fold, "_judge_replace", lenient)]
+
+
+def _replaces_forget_silently() -> list[Patch]:
+    """A replace planned before the oldest remembered one counts."""
+    judge = fold._judge_replace
+    return [
+        (
+            fold,
+            "_judge_replace",
+            lambda state, body: judge(state._replace(replaces_forgotten=-1), body),
+        )
+    ]
+
+
+def _lifecycle_without_sees() -> list[Patch]:
+    """An old delete, or create, hits what came after it."""
+
+    def judge(state: State, body: Any) -> Void | None:
+        return fold_lifecycle(state, body._replace(sees=state.head))
+
+    fold_lifecycle = fold._judge_lifecycle
+    return [(fold, "_judge_lifecycle", judge)]
+
+
+# --- landing -------------------------------------------------------------------------------
+
+
+def _acknowledge_before_the_fold() -> list[Patch]:
+    def fold_own(self: Chain, entry: Any, data: bytes, number: int) -> Landed:
+        return Landed(number, fold.step(self.state, entry)[1])
+
+    return [(Chain, "_fold_own", fold_own)]
+
+
+def _no_answer_taken_for_a_conflict() -> list[Patch]:
+    return [(landing.Landing, "unanswered", lambda self, error: self.conflicted())]
+
+
+def _a_retry_with_a_fresh_number() -> list[Patch]:
+    deliver = Appender._deliver
+
+    def fresh(self: Appender, prepared: Any, sender: Any, state: Any) -> Any:
+        for _ in range(5):
+            try:
+                append = self.handle.writer.append
+                return append(prepared, sender, state.partitions, state.life)
+            except OffsetLogError as error:
+                if not error.may_have_landed:
+                    raise
+            self._seq += 1
+            sender = sender._replace(seq=self._seq)
+        return deliver(self, prepared, sender, state)
+
+    return [(Appender, "_deliver", fresh)]
+
+
+def _a_refusal_denies_a_hidden_landing() -> list[Patch]:
+    def refused(self: Chain, entry: Any, number: int, error: Any, tried: list[int]) -> int:
+        tried.clear()
+        raise error
+
+    return [(Chain, "_refused", refused)]
+
+
+def _a_leap_passes_own_entries() -> list[Patch]:
+    def leap(self: Chain, stored: State) -> State:
+        with self._lock:
+            ahead = stored.tip > self.state.tip
+            self.state = stored if ahead else rebase(self.state, stored.index)
+            return self.state
+
+    return [(Chain, "rebase", leap)]
+
+
+def _a_forgotten_sender_looks_nowhere() -> list[Patch]:
+    return [(Writer, "_landed_before", lambda self, number: None)]
+
+
+def _born_anew_at_each_retry() -> list[Patch]:
+    append = Writer._append
+
+    def anew(self: Writer, prepared: Any, sender: Any, hashed: int, life: int, number: Any) -> Any:
+        if number.tries:
+            number = number._replace(born=self.chain.refresh().tip)
+        return append(self, prepared, sender, hashed, life, number)
+
+    return [(Writer, "_append", anew)]
+
+
+def _a_failed_retry_denies_the_first_try() -> list[Patch]:
+    append = Writer._append
+
+    def deny(self: Writer, prepared: Any, sender: Any, hashed: int, life: int, number: Any) -> Any:
+        before = list(number.tries)
+        try:
+            return append(self, prepared, sender, hashed, life, number)
+        except OffsetLogError:
+            if number.tries == before:
+                number.tries.clear()
+            raise
+
+    return [(Writer, "_append", deny)]
+
+
+# --- maintenance ---------------------------------------------------------------------------
+
+
+def _the_horizon_ignored() -> list[Patch]:
+    def condemned(segments: Any, horizon: int, live: Any) -> Any:
+        return (name for born, uid, name in segments if uid not in live)
+
+    return [(retention, "condemned", condemned)]
+
+
+def _rows_taken_out_before_they_moved() -> list[Patch]:
+    def stub(self: Maintenance, now_ms: int) -> int:
+        return sum(self._stub_one(number) for number in range(self._chain.state.tip))
+
+    return [(Maintenance, "_stub", stub)]
+
+
+def _a_list_from_a_state_before_its_collect() -> list[Patch]:
+    delete = Maintenance._delete
+
+    def collect(self: Maintenance, now_ms: int) -> None:
+        state = self._chain.state
+        horizon = self._horizon(now_ms, state)
+        self._before = state._replace(horizon=horizon, collected_at=state.tip)  # type: ignore[attr-defined]
+        if horizon > state.horizon:
+            self._handle.decide(Collect(horizon))
+
+    def early(self: Maintenance) -> tuple[int, int]:
+        chain = self._chain
+
+        class Old:
+            state = self._before  # type: ignore[attr-defined]
+
+        self._chain = Old()  # type: ignore[assignment]
+        try:
+            return delete(self)
+        finally:
+            self._chain = chain
+
+    return [(Maintenance, "_collect", collect), (Maintenance, "_delete", early)]
+
+
+def _stubs_by_a_lost_answer() -> list[Patch]:
+    """The rows go as soon as the replace was put, whatever the fold said of it."""
+
+    def delete(self: Maintenance) -> tuple[int, int]:
+        return 0, 0
+
+    def consolidate(self: Maintenance) -> tuple[int, int]:
+        state = self._chain.state
+        done = consolidate_(self)
+        for partition in range(state.partitions):
+            for extent in state.parts[partition].tail:
+                if extent.inline and done[0]:
+                    self._stub_one(extent.entry)
+        return done
+
+    consolidate_ = Maintenance._consolidate
+    return [(Maintenance, "_consolidate", consolidate), (Maintenance, "_delete", delete)]
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _inline_rows_believed_unseen() -> list[Patch]:
+    def open_entry(self: Reader, extent: Any) -> Any:
+        return self.chain.read_entry(extent.entry)
+
+    return [(Reader, "_open_entry", open_entry)]
+
+
+def _write_ids_not_compared() -> list[Patch]:
+    open_entry = Reader._open_entry
+
+    def trusting(self: Reader, extent: Any) -> Any:
+        stored = self.chain.read_entry(extent.entry)
+        if stored is None or stored.stub:
+            return open_entry(self, extent)
+        return stored
+
+    return [(Reader, "_open_entry", trusting)]
+
+
+def _a_hole_is_the_end() -> list[Patch]:
+    """A window of names whose first is missing is passed over to the next one seen."""
+
+    def fold_window(self: Chain, width: int) -> int:
+        tip = self.state.tip
+        folded = 0
+        for number in range(tip, tip + width):
+            stored = self._get(number)
+            if stored is not None:
+                self.state = self.state._replace(tip=number)
+                self._fold_one(number, stored)
+                folded += 1
+        return folded
+
+    return [(Chain, "_fold_window", fold_window)]
+
+
+def _entries_deleted() -> list[Patch]:
+    """Collection frees the names of entries whose rows have moved."""
+
+    def stub_one(self: Maintenance, number: int) -> int:
+        self._store.delete([str(names.EntryName(self._folder, number))])
+        return 1
+
+    return [(Maintenance, "_stub_one", stub_one)]
+
+
+MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
+    "duplicates count": _appends_without(Reason.DUPLICATE),
+    "forgotten senders count": _appends_without(Reason.FORGOTTEN),
+    "appends to a deleted topic count": _appends_without(Reason.DELETED),
+    "appends to condemned segments count": _appends_without(Reason.CONDEMNED),
+    "replaces with condemned segments count": _replaces_without(Reason.CONDEMNED),
+    "stale replaces count": _replaces_without(Reason.STALE),
+    "replaces of a deleted topic count": _replaces_without(Reason.DELETED, Reason.STALE),
+    "a replace from before the memory counts": _replaces_forget_silently,
+    "an old delete hits a new topic": _lifecycle_without_sees,
+    "acknowledged before the fold": _acknowledge_before_the_fold,
+    "no answer taken for a conflict": _no_answer_taken_for_a_conflict,
+    "a retry with a fresh number": _a_retry_with_a_fresh_number,
+    "a refusal denies a hidden landing": _a_refusal_denies_a_hidden_landing,
+    "a leap passes own entries": _a_leap_passes_own_entries,
+    "a forgotten sender looks nowhere": _a_forgotten_sender_looks_nowhere,
+    "born anew at each retry": _born_anew_at_each_retry,
+    "a failed retry denies the first try": _a_failed_retry_denies_the_first_try,
+    "the horizon ignored": _the_horizon_ignored,
+    "rows taken out before they moved": _rows_taken_out_before_they_moved,
+    "rows taken out whatever the fold said": _stubs_by_a_lost_answer,
+    "a list from a state before its collect": _a_list_from_a_state_before_its_collect,
+    "inline rows believed unseen": _inline_rows_believed_unseen,
+    "holes passed over": _a_hole_is_the_end,
+    "names of entries freed": _entries_deleted,
+}
+NOT_IN_A_HISTORY: dict[str, Callable[[], list[Patch]]] = {
+    # No honest sender names a partition that its topic does not have: the rule about the
+    # topic's life covers those of an earlier one. See tests/log/test_fold.py.
+    "appends to missing partitions count": _appends_without(Reason.NO_PARTITION),
+    # A name is used once, so another entry is met only where a topic was purged, which no
+    # history does. See tests/client/test_missing_leaves.py.
+    "write ids not compared": _write_ids_not_compared,
+}
