@@ -187,7 +187,7 @@ class Appender:
         idle = drives = 0
         while True:
             with self._changed:
-                while not self._due():
+                if not self._due():
                     if self._closed and not self._waiting:
                         return
                     self._changed.wait(self._patience())
@@ -195,8 +195,11 @@ class Appender:
                     drives = self._drives
                     if idle > IDLE_TICKS:
                         self._driven = False
-            with self._writing:
-                self._write_next()
+                due = self._due()
+            if due:
+                with self._writing:
+                    self._write_next()
+            # Senders that write by themselves leave this to the thread as well.
             self.handle.stored.publish_if_due()
 
     def _due(self) -> bool:
@@ -293,6 +296,9 @@ def assign_partitions(
     columns: Columns, partitions: int, sticky: int, topic: str
 ) -> npt.NDArray[np.int32]:
     """Named ones stay; keyed ones go where Kafka's hash says; the rest share one partition."""
+    keys = columns.table.column("key")
+    if columns.nobody_chose and keys.null_count == len(keys):
+        return np.full(len(keys), sticky % partitions, np.int32)
     out = columns.partition.copy()
     if len(out) and out.max() >= partitions:
         raise InvalidRequestError(
@@ -300,7 +306,6 @@ def assign_partitions(
         )
     free = out < 0
     if free.any():
-        keys = columns.table.column("key")
         if keys.null_count < len(keys):
             hashed = partitions_of(keys.combine_chunks(), partitions)
             out[free] = hashed[free]

@@ -230,6 +230,8 @@ class Columns(NamedTuple):
     table: pa.Table
     partition: npt.NDArray[np.int32]
     """-1 where the sender named none."""
+    nobody_chose: bool = False
+    """Known to be -1 throughout."""
 
 
 def to_columns(batch: Batch) -> Columns:
@@ -251,4 +253,4 @@ def to_columns(batch: Batch) -> Columns:
     named = np.full(count, -1, np.int32)
     if batch.named:
         named[list(batch.named)] = list(batch.named.values())
-    return Columns(table, named)
+    return Columns(table, named, not batch.named)

@@ -274,9 +274,7 @@ class Chain:
             else:
                 way, step_to = way.unanswered(result.error)
 
-    def _refused(
-        self, entry: Entry, number: int, error: OffsetLogError, tried: list[int]
-    ) -> int:
+    def _refused(self, entry: Entry, number: int, error: OffsetLogError, tried: list[int]) -> int:
         """The put at ``number`` was refused. An earlier name may hold our own file all the
         same, behind a conflict that hid a lost answer: only the fold up to here tells."""
         if tried:

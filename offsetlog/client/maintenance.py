@@ -360,5 +360,3 @@ class Maintenance:
 
 def _progress_name(folder: str) -> str:
     return f"{names.snapshot_folder(folder)}/stubs.json"
-
-

@@ -36,6 +36,8 @@ from .stored_state import StoredState
 ALL_COLUMNS = ("key", "value", "headers", "timestamp", "offset")
 WHOLE_BYTES = 8 * 1024 * 1024
 """A segment up to this size is read with one request."""
+LOOKUP_BYTES = 1024 * 1024
+"""The same for a lookup by time, which needs one row group at the most."""
 AHEAD_FILES = 8
 AHEAD_BYTES = 64 * 1024 * 1024
 PLAN_RECORDS = 1_000_000
@@ -115,9 +117,17 @@ class Reader:
     # --- reading ---------------------------------------------------------------------------
 
     def read(
-        self, partition: int, start: int, end: int, columns: tuple[str, ...] = ALL_COLUMNS
+        self,
+        partition: int,
+        start: int,
+        end: int,
+        columns: tuple[str, ...] = ALL_COLUMNS,
+        since: int | None = None,
     ) -> Iterator[Batch]:
-        """The records of [start, end), a row group or an entry at a time."""
+        """The records of [start, end), a row group or an entry at a time.
+
+        With ``since``, row groups that hold nothing of that time or later come as empty
+        batches, and are not fetched."""
         at = start
         failed: _OldPlan | None = None
         while at < end:
@@ -126,7 +136,7 @@ class Reader:
                 raise _corrupt(failed)
             failed = None
             try:
-                for batch in self._read_pieces(pieces, columns):
+                for batch in self._read_pieces(pieces, columns, since):
                     yield batch
                     at = batch.end
             except _OldPlan as old:
@@ -135,21 +145,22 @@ class Reader:
                 self.chain.refresh()
 
     def _read_pieces(
-        self, pieces: tuple[fetch.Piece, ...], columns: tuple[str, ...]
+        self, pieces: tuple[fetch.Piece, ...], columns: tuple[str, ...], since: int | None
     ) -> Iterator[Batch]:
-        for piece, source in self._sources(pieces):
+        at_once = WHOLE_BYTES if since is None else LOOKUP_BYTES
+        for piece, source in self._sources(pieces, at_once):
             if isinstance(source, OpenSegment):
-                yield from _segment_batches(piece, source, columns)
+                yield from _segment_batches(piece, source, columns, since)
             else:
                 yield self._inline_batch(piece, source, columns)
 
     def _sources(
-        self, pieces: tuple[fetch.Piece, ...]
+        self, pieces: tuple[fetch.Piece, ...], at_once: int
     ) -> Iterator[tuple[fetch.Piece, OpenSegment | StoredEntry]]:
         """Each piece with its file, fetched some files ahead where a request takes long."""
         if self._pool is None or len(pieces) == 1:
             for piece in pieces:
-                yield piece, self._open(piece)
+                yield piece, self._open(piece, at_once)
             return
         waiting: deque[tuple[fetch.Piece, Future[OpenSegment | StoredEntry]]] = deque()
         rest = deque(pieces)
@@ -158,19 +169,19 @@ class Reader:
             while rest and len(waiting) < AHEAD_FILES and (not waiting or ahead < AHEAD_BYTES):
                 piece = rest.popleft()
                 ahead += piece.extent.bytes
-                waiting.append((piece, self._pool.submit(self._open, piece)))
+                waiting.append((piece, self._pool.submit(self._open, piece, at_once)))
             piece, opened = waiting.popleft()
             ahead -= piece.extent.bytes
             yield piece, opened.result()
 
-    def _open(self, piece: fetch.Piece) -> OpenSegment | StoredEntry:
+    def _open(self, piece: fetch.Piece, at_once: int) -> OpenSegment | StoredEntry:
         extent = piece.extent
         if extent.segment is None:
             return self._open_entry(extent)
         name = str(segment_of(self.chain.folder, extent))
         store, ref = self.chain.store, extent.segment
-        whole = piece.end - piece.start == extent.end - extent.base or ref.size <= WHOLE_BYTES
-        if whole:
+        everything = piece.end - piece.start == extent.end - extent.base
+        if ref.size <= at_once or (everything and at_once == WHOLE_BYTES):
             data = store.get(name)
             if data is None:
                 raise _OldPlan(extent, f"{name} is not there")
@@ -237,7 +248,9 @@ class Reader:
     def _first_row_at(
         self, partition: int, start: int, end: int, time_ms: int
     ) -> tuple[int, int] | None:
-        for batch in self.read(partition, start, end, ("timestamp", "offset")):
+        for batch in self.read(partition, start, end, ("timestamp", "offset"), since=time_ms):
+            if not batch.table.num_rows:
+                continue
             times = batch.table.column("timestamp").cast(pa.int64()).to_numpy()
             late = np.flatnonzero(times >= time_ms)
             if len(late):
@@ -247,16 +260,19 @@ class Reader:
 
 
 def _segment_batches(
-    piece: fetch.Piece, source: OpenSegment, columns: tuple[str, ...]
+    piece: fetch.Piece, source: OpenSegment, columns: tuple[str, ...], since: int | None
 ) -> Iterator[Batch]:
     """One batch for each row group that holds any offset of the piece."""
     extent = piece.extent
     plain = tuple(name for name in columns if name != "offset")
     if extent.records == extent.end - extent.base:
-        for group in source.groups:
+        for i, group in enumerate(source.groups):
             base = extent.base + group.first
             low, high = max(piece.start, base), min(piece.end, base + group.records)
-            if low < high:
+            if low < high and since is not None and source.newest(i) < since:
+                empty = pa.schema([OFFSET]).empty_table()
+                yield Batch(extent.partition, low, high, extent.ts_type, empty)
+            elif low < high:
                 [table] = source.read(low - extent.base, high - extent.base, plain)
                 yield _batch(piece, table, columns, low, high)
         return

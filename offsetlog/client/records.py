@@ -9,13 +9,33 @@ Invariants:
 from __future__ import annotations
 
 from itertools import repeat
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
 from ..values import Record
 from .reader import Batch
+from .writer import milliseconds
 
 _new = tuple.__new__
+
+
+class _NoHeaders(list[tuple[str, bytes | None]]):
+    """The headers of a record that has none. All of them share one, so it can't be changed:
+    an empty list for each would double the work of the garbage collector."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("the headers of a record that was read can't be changed; copy them")
+
+    append = extend = insert = __setitem__ = __iadd__ = __imul__ = _refuse
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return list, ()
+
+
+NO_HEADERS = _NoHeaders()
 
 
 def to_records(topic: str, batch: Batch, low: int, high: int) -> list[Record]:
@@ -34,8 +54,8 @@ def to_records(topic: str, batch: Batch, low: int, high: int) -> list[Record]:
                 table.column("offset").to_pylist(),
                 keys.to_pylist() if keys.null_count < count else repeat(None, count),
                 table.column("value").to_pylist(),
-                _headers(headers) if headers.null_count < count else [[] for _ in range(count)],
-                table.column("timestamp").cast(pa.int64()).to_pylist(),
+                _headers(headers) if headers.null_count < count else repeat(NO_HEADERS, count),
+                milliseconds(table.column("timestamp")).tolist(),
                 repeat(batch.ts_type, count),
                 strict=True,
             ),
@@ -45,6 +65,6 @@ def to_records(topic: str, batch: Batch, low: int, high: int) -> list[Record]:
 
 def _headers(column: pa.ChunkedArray) -> list[list[tuple[str, bytes | None]]]:
     return [
-        [(pair["key"], pair["value"]) for pair in pairs] if pairs else []
+        [(pair["key"], pair["value"]) for pair in pairs] if pairs else NO_HEADERS
         for pairs in column.to_pylist()
     ]

@@ -20,7 +20,7 @@ from ..log.index import Leaf, leaves_to_merge, publish
 from ..log.state import EMPTY_STATE, State
 from .chain import Chain
 
-PUBLISH_EVERY = 64
+PUBLISH_EVERY = 32
 """Entries from one stored state to the next, at least."""
 REBASE_EVERY = 4096
 """Entries after which a reader looks for a newer stored state to rest on."""

@@ -206,8 +206,10 @@ class _Verify:
         name = str(names.EntryName(self._folder, extent.entry))
         stored = entry_format.decode(self._store.get(name) or b"", name)
         if stored.stub:
-            self._faults.append(f"{name}: its rows were taken out, but offsets {extent.base} to "
-                                f"{extent.end} of partition {extent.partition} need them")
+            self._faults.append(
+                f"{name}: its rows were taken out, but offsets {extent.base} to "
+                f"{extent.end} of partition {extent.partition} need them"
+            )
             return
         table = stored.rows(extent.row, extent.records, ("partition", "timestamp"))
         if set(table.column("partition").to_pylist()) - {extent.partition}:

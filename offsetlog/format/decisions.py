@@ -70,8 +70,7 @@ def _encode_body(body: Body) -> dict[str, Any]:
             "digest": body.digest,
             "ts": body.ts_type,
             "parts": [
-                list(p[:5]) if p.segment is None else [*p[:5], list(p.segment)]
-                for p in body.parts
+                list(p[:5]) if p.segment is None else [*p[:5], list(p.segment)] for p in body.parts
             ],
         }
     if isinstance(body, Replace):

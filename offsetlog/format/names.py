@@ -108,9 +108,7 @@ def segment_of(folder: str, extent: Extent) -> SegmentName:
     ref = extent.segment
     assert ref is not None
     if extent.rewritten:
-        return SegmentName(
-            folder, extent.partition, ref.born, ref.uid, extent.base, extent.end
-        )
+        return SegmentName(folder, extent.partition, ref.born, ref.uid, extent.base, extent.end)
     return segment_name(folder, extent.partition, ref)
 
 

@@ -22,6 +22,7 @@ import xxhash
 
 from ..errors import CorruptLogError
 from ..log.entry import SegmentRef
+from ..values import MAX_OFFSET
 from . import FORMAT_VERSION, rows, strict_json
 
 _GROUPS = "offsetlog.groups"
@@ -149,6 +150,17 @@ class OpenSegment:
                 out.append(table.slice(low, high - low))
         return out
 
+    def newest(self, i: int) -> int:
+        """The greatest timestamp in row group ``i``, or more: what the checked footer says."""
+        group = self._file.metadata.row_group(i)
+        for position in range(group.num_columns):
+            column = group.column(position)
+            if column.path_in_schema == "timestamp":
+                told = column.statistics
+                known = told is not None and told.has_min_max
+                return int(told.max_raw) if known else MAX_OFFSET
+        return MAX_OFFSET
+
     def offsets(self, i: int) -> pa.ChunkedArray:
         """The offsets that row group ``i`` of a rewritten segment stores."""
         return self._group(i, ("offset",)).column(0)
@@ -186,9 +198,7 @@ class OpenSegment:
         )
 
 
-def _groups(
-    metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str
-) -> list[Group]:
+def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str) -> list[Group]:
     raw = (metadata.metadata or {}).get(_GROUPS.encode())
     if raw is None:
         raise CorruptLogError(f"{name} is not a segment of offsetlog.")

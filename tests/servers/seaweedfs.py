@@ -40,6 +40,9 @@ def running() -> Iterator[Place]:
             "-ip.bind=127.0.0.1",
             "-s3",
             f"-s3.port={s3}",
+            # Their defaults are fixed ports: a second server of this kind could not start.
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
             f"-master.port={master}",
             f"-volume.port={volume}",
             f"-filer.port={filer}",
