@@ -16,6 +16,7 @@ MODULES = (
     "contention_local",
     "contention_s3",
     "group_commit",
+    "groups",
     "send",
     "arrow",
 )

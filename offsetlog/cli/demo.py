@@ -36,15 +36,19 @@ def command(
 ) -> None:
     """Produce from several processes, follow them live, kill one, and check every promise.
 
+    Then two workers of a group share the records, one is killed, and the other takes over.
+
     It works in a temporary folder of the local disk, whatever the root is. In the end the whole
     log is read again: each acknowledged record must be there once, at its offset. The exit
     status is 1 if a promise was broken.
     """
+    from .demo_group import Crew
     from .demo_screen import screen_for, show_findings, watch
     from .demo_story import TOPIC, Story
 
     folder = tempfile.mkdtemp(prefix="offsetlog-demo-")
     story = Story(f"{folder}/log", producers, seconds)
+    crew: Crew | None = None
     try:
         with screen_for(story, session.json) as screen:
             story.begin()
@@ -56,14 +60,25 @@ def command(
             story.restart()
             watch(story, screen, lambda: story.elapsed > seconds)
             story.end()
-        findings = story.reckon()
+            crew = Crew(story)
+            crew.begin()
+            watch(story, screen, crew.shared)
+            crew.kill()
+            watch(story, screen, crew.taken_over)
+            watch(story, screen, crew.done)
+            crew.end()
+        findings = [*story.reckon(), *crew.findings()]
     except BaseException:
         if not keep:
             story.stop()
+            if crew is not None:
+                crew.stop()
             shutil.rmtree(folder, ignore_errors=True)
         raise
     finally:
         story.stop()
+        if crew is not None:
+            crew.stop()
     broken = [finding.promise for finding in findings if not finding.kept]
     if not keep and not broken:
         shutil.rmtree(folder, ignore_errors=True)

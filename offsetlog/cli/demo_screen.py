@@ -48,6 +48,9 @@ class Lines:
         if final or story.elapsed - self._last < 1:
             return
         self._last = story.elapsed
+        if story.group:
+            click.echo(f"[{story.elapsed:5.1f} s] {story.group}", err=self._err)
+            return
         acked = " ".join(f"{p.name}={len(p.acknowledged)}" for p in story.producers)
         click.echo(
             f"[{story.elapsed:5.1f} s] acknowledged {acked} tailed={len(story.tail.seen)}",
@@ -84,6 +87,8 @@ class Screen:
         for event in self._story.events[-6:]:
             style = "bold red" if event.startswith("SIGKILL") else ""
             events.append(f"  {event}\n", style)
+        if self._story.group:
+            events.append(f"  {self._story.group}\n", "cyan")
         tables = Table.grid(padding=(0, 2))
         tables.add_row(self._producers(), self._partitions())
         return Group(tables, events)

@@ -170,6 +170,8 @@ class Story:
         self.producers = [Producer(root, f"shop-{n + 1}") for n in range(producers)]
         self.tail = Tail(root)
         self.events: list[str] = []
+        self.group = ""
+        """How the group stands, while there is one."""
         self.killed_with = 0
         """How many records of the producer that was killed were acknowledged by then."""
         self._began: float | None = None

@@ -84,8 +84,8 @@ def test_the_demo_keeps_its_promises(place, monkeypatch):
     result = offsetlog("demo", "--seconds", "3", "--producers", "2", "--json")
     assert result.status == 0, result.err
     findings = json.loads(result.out)
-    assert len(findings) == 5 and all(finding["kept"] for finding in findings)
-    assert "SIGKILL" in result.err
+    assert len(findings) == 7 and all(finding["kept"] for finding in findings)
+    assert "SIGKILL" in result.err and "took over" in result.err
     assert list(place.glob("offsetlog-demo-*")) == []
 
 
