@@ -73,7 +73,7 @@ def plan_of(seed: int) -> Plan:
     if theme == "amnesia":
         # Answers are lost while senders are forgotten.
         roles += ["forgetter1", "forgetter2", "forgetter3"]
-        faults = faults._replace(lost=0.3, never=0.15, hidden=0.1, reads=0.03)
+        faults = faults._replace(lost=0.3, never=0.15, hidden=0.2, refused=0.1, reads=0.03)
     elif theme == "crowd":
         # Many store states while slow requests are on their way.
         roles += ["publisher3", "publisher4", "publisher5"]

@@ -298,7 +298,6 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "no answer taken for a conflict": _no_answer_taken_for_a_conflict,
     "a retry with a fresh number": _a_retry_with_a_fresh_number,
     "a refusal denies a hidden landing": _a_refusal_denies_a_hidden_landing,
-    "a leap passes own entries": _a_leap_passes_own_entries,
     "a forgotten sender looks nowhere": _a_forgotten_sender_looks_nowhere,
     "born anew at each retry": _born_anew_at_each_retry,
     "a failed retry denies the first try": _a_failed_retry_denies_the_first_try,
@@ -314,6 +313,9 @@ NOT_IN_A_HISTORY: dict[str, Callable[[], list[Patch]]] = {
     # No honest sender names a partition that its topic does not have: the rule about the
     # topic's life covers those of an earlier one. See tests/log/test_fold.py.
     "appends to missing partitions count": _appends_without(Reason.NO_PARTITION),
+    # A thread adopts a newer stored state while an entry of its process has landed and is not
+    # folded yet: too rare for some hundred histories. See tests/client/test_open_fates.py.
+    "a leap passes own entries": _a_leap_passes_own_entries,
     # A name is used once, so another entry is met only where a topic was purged, which no
     # history does. See tests/client/test_missing_leaves.py.
     "write ids not compared": _write_ids_not_compared,

@@ -44,7 +44,7 @@ class SimStore:
         process = self._process
         if process.chance(process.faults.slow):
             self._world.count("slow")
-            self._world.sleep(process, process.rng.uniform(0.1, 3.0))
+            self._world.sleep(process, process.rng.choice((0.1, 1.0, 8.0)))
         else:
             self._world.pause(process)
 
