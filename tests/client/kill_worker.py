@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from pathlib import Path
 
 import offsetlog
 
@@ -33,7 +34,7 @@ def keyed(root: str, name: str) -> None:
     """Sends batches under its own sequence, from where its note says it is."""
     note = f"{root}.{name}"
     with offsetlog.open(root) as log:
-        first = int(open(note).read()) if os.path.exists(note) else 1
+        first = int(Path(note).read_text()) if os.path.exists(note) else 1
         for number in range(first, 1_000_000):
             time.sleep(0.01)
             producer = log.producer(app_id=name, sequence=number)

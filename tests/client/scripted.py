@@ -26,16 +26,17 @@ class ScriptedStore(MemoryStore):
         super().__init__(root)
         self.script: list[str] = []
         self.fail_reads = 0
-        self.before_put: Callable[[str], None] = lambda name: None
+        self.after_put: Callable[[str], None] = lambda name: None
+        """Called when a put took effect, before its sender hears of it."""
 
     def _create(self, name: str, data: bytes) -> PutResult:
-        self.before_put(name)
         word = self.script.pop(0) if self.script else "ok"
         if word == "refused":
             raise StorageError("Could not create it: the disk is full.")
         if word == "unknown":
             return Unknown("no answer")
         result = super()._create(name, data)
+        self.after_put(name)
         if word == "lost":
             return Unknown("no answer")
         return Conflict() if word == "hidden" else result
