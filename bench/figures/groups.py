@@ -285,6 +285,6 @@ AGES = (
 
 CASES = (
     Case("group_commits", COMMITS, _commits_rig),
-    Case("group_commits_8_processes", EIGHT, _processes_rig, rounds=3),
+    Case("group_commits_8_processes", EIGHT, _processes_rig),
     Case("group_ages", AGES, _ages_rig),
 )
