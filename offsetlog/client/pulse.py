@@ -2,7 +2,8 @@
 
 Invariants:
 
-1. One thread for an open log. A member's heartbeat stops when its consumer has not polled for
+1. Beats have a thread of their own, since looks may wait behind a slow append, and a member that
+   waits is alive. But a heartbeat stops when its consumer has not polled for
    ``max_poll_interval_ms``: a program that hangs gives its partitions up.
 2. A peer is judged by this process's own clock and its own successful looks (``heartbeat``), and
    an expulsion is a fact of the table like any other: nothing here takes a partition.
@@ -12,6 +13,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ..errors import OffsetLogError
@@ -60,20 +62,22 @@ class Pulses:
         self._watch_every = LOCAL_WATCH if self._port.is_local else REMOTE_WATCH
         self._hearts: dict[str, Pulse] = {}
         self._lock = threading.Lock()
-        self._wake = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._wakes = {"heartbeats": threading.Event(), "watch": threading.Event()}
+        self._threads: dict[str, threading.Thread] = {}
         self._stopped = False
 
     def add(self, heart: Pulse) -> None:
         """Begin to beat. The first beat is written by the caller, before its join."""
         with self._lock:
             self._hearts[heart.member] = heart
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(
-                    target=self._run, name="offsetlog-heartbeats", daemon=True
-                )
-                self._thread.start()
-        self._wake.set()
+            for name, work in (("heartbeats", self.beats), ("watch", self.watches)):
+                if name not in self._threads:
+                    self._threads[name] = threading.Thread(
+                        target=self._run, args=(name, work), name=f"offsetlog-{name}", daemon=True
+                    )
+                    self._threads[name].start()
+        for wake in self._wakes.values():
+            wake.set()
 
     def remove(self, member: str, forget: bool = True) -> None:
         with self._lock:
@@ -83,36 +87,44 @@ class Pulses:
 
     def close(self) -> None:
         self._stopped = True
-        self._wake.set()
-        thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=5)
+        for wake in self._wakes.values():
+            wake.set()
+        for thread in list(self._threads.values()):
+            if thread is not threading.current_thread():
+                thread.join(timeout=5)
 
-    # --- the thread ------------------------------------------------------------------------
+    # --- the threads -----------------------------------------------------------------------
 
-    def _run(self) -> None:
+    def _run(self, name: str, work: Callable[[], float]) -> None:
+        wake = self._wakes[name]
         while not self._stopped:
+            wake.clear()
             with self._lock:
-                hearts = list(self._hearts.values())
-                if not hearts:
-                    self._thread = None
+                if not self._hearts:
+                    self._threads.pop(name, None)
                     return
-            self.turn(hearts)
-            now = self._env.monotonic()
-            due = min(min(h.next_beat, h.next_watch) for h in hearts)
-            self._wake.wait(min(max(due - now, 0.01), 1.0))
-            self._wake.clear()
+            try:
+                due = work() - self._env.monotonic()
+            except Exception:  # noqa: BLE001 - a heart that stops for one fault is a worker lost
+                due = 1.0
+            wake.wait(min(max(due, 0.01), 1.0))
 
-    def turn(self, hearts: list[Pulse]) -> None:
-        """Do what is due: beats first, then the looks at the others."""
-        for heart in hearts:
+    def _all(self) -> list[Pulse]:
+        with self._lock:
+            return list(self._hearts.values())
+
+    def beats(self) -> float:
+        """Send the heartbeats that are due; when the next one is."""
+        for heart in (hearts := self._all()):
             self._beat(heart)
-        for heart in hearts:
+        return min((heart.next_beat for heart in hearts), default=0.0)
+
+    def watches(self) -> float:
+        """Look at the peers, where it is time; when the next time is."""
+        for heart in (hearts := self._all()):
             if self._env.monotonic() >= heart.next_watch:
                 self._watch(heart)
-                # Many peers make a turn long: one's own beats must not wait for it.
-                for own in hearts:
-                    self._beat(own)
+        return min((heart.next_watch for heart in hearts), default=0.0)
 
     def _beat(self, heart: Pulse) -> None:
         now = self._env.monotonic()

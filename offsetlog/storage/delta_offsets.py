@@ -131,8 +131,10 @@ class DeltaOffsets(DeltaReading):
         if found is None or not self._exists():
             return EMPTY
         if self.store.get(self._log_name(found[1].version), 0, 1) is None:
-            # So far behind that its log is gone: only the files themselves can tell.
-            return found[1] if found[0] == self._table_id() else EMPTY
+            # So far behind that its log is gone, or of another table: only that one can tell.
+            table = self._open()
+            ours = found[0] == self._id and int(table.version()) >= found[1].version
+            return found[1] if ours else EMPTY
         return found[1]
 
     def _table_id(self) -> str:

@@ -184,12 +184,17 @@ class DeltaReading(Beats):
                 "Only offsetlog writes to this table; restore it from a backup.",
             ) from None
 
-    def _facts(self, data: bytes, name: str) -> list[Fact]:
+    def _facts(self, data: bytes, name: str, since: int = -1) -> list[Fact]:
+        """The facts of a file after a version; one that holds none of them is not decoded."""
         try:
-            table = pq.read_table(pa.BufferReader(data))
+            file = pq.ParquetFile(pa.BufferReader(data))
+            if _newest(file.metadata) <= since:
+                return []
+            table = file.read()
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptLogError(f"{name} does not read: {error}.") from None
-        return fact_rows.from_arrow(table, name)
+        found = fact_rows.from_arrow(table, name)
+        return [fact for fact in found if fact.version > since]
 
     def _read_all(self, since: int) -> News:
         """All files of the newest version; of their facts, those after ``since``."""
@@ -203,7 +208,7 @@ class DeltaReading(Beats):
                 data = self.store.get(name)
                 if data is None:
                     break
-                facts += [fact for fact in self._facts(data, name) if fact.version > since]
+                facts += self._facts(data, name, since)
             else:
                 return self._checked(version, since, facts)
             if not again:
@@ -241,3 +246,16 @@ class DeltaReading(Beats):
             f"The offsets table {self.url} did not {doing}: {self._redact(error)}.",
             "Try again; check the place and the credentials if it stays so.",
         ) from None
+
+
+def _newest(footer: Any) -> int:
+    """The newest version in a file, as its statistics have it; without them it may be any."""
+    newest = -1
+    for group in range(footer.num_row_groups):
+        row_group = footer.row_group(group)
+        for column in range(row_group.num_columns):
+            about = row_group.column(column)
+            if about.path_in_schema == "version":
+                known = about.statistics is not None and about.statistics.has_min_max
+                newest = max(newest, about.statistics.max if known else 2**63)
+    return newest

@@ -38,7 +38,8 @@ class HandPulses(Pulses):
         self._hearts[heart.member] = heart
 
     def now(self) -> None:
-        self.turn(list(self._hearts.values()))
+        self.beats()
+        self.watches()
 
 
 class Forgetful:
