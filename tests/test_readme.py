@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
 
 
 def run(command: list[str], text: str | None = None) -> str:
@@ -29,10 +29,21 @@ def run(command: list[str], text: str | None = None) -> str:
 
 
 def test_the_first_program(tmp_path: Path) -> None:
-    [program] = blocks("python")
-    out = run([sys.executable, "-c", program.replace("/tmp/offsetlog-first", str(tmp_path))])
+    first, groups = (p.replace("/tmp/offsetlog-first", str(tmp_path)) for p in blocks("python"))
+    out = run([sys.executable, "-c", first])
     assert "b'ann' b'3 apples'" in out
     assert re.search(r"\{0: \d, 1: \d, 2: \d\}", out)
+    for _ in range(2):  # the reset at its end lets a second run read the same again
+        out = run([sys.executable, "-c", groups])
+        assert "b'3 apples'" in out
+        assert out.count("partition=") == out.count("): 0") == 3
+
+
+def test_the_page_on_groups(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "groups.md").read_text()
+    [program] = blocks("python", page)
+    out = run([sys.executable, "-c", program.replace("/tmp/offsetlog-groups", str(tmp_path))])
+    assert "b'29'" in out
 
 
 def test_the_same_without_a_program(tmp_path: Path) -> None:
