@@ -129,6 +129,8 @@ class OffsetsTable:
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
             for asked in batch:
                 asked.answer.set_exception(_own(error))
+            if not isinstance(error, Exception):
+                raise  # Ctrl-C is this thread's; the others get an error that says what it means.
             return
         at = 0
         for asked in batch:
@@ -252,4 +254,10 @@ def _own(error: BaseException) -> BaseException:
             retryable=error.retryable,
             may_have_landed=error.may_have_landed,
         )
-    return error
+    if isinstance(error, Exception):
+        return error
+    return StorageError(
+        "The append to the offsets table was interrupted.",
+        "It may have been written. Ask again, or look at the group.",
+        may_have_landed=True,
+    )

@@ -59,6 +59,7 @@ class DeltaReading(Beats):
         self._options = dict(options)
         self._redact = redact
         self._held: Any = None
+        self._is_free = False
         self._id = ""
         self._doubt = True
         self._idle = 0
@@ -76,6 +77,9 @@ class DeltaReading(Beats):
         return self.store.get(self._name(f"{LOG}/_last_checkpoint")) is not None
 
     def _refuse_strangers(self) -> None:
+        """What lies there without being a table is somebody's; looked at once."""
+        if self._is_free:
+            return
         strangers = [f for f in self.store.folders(self.folder) if not f.startswith("_")]
         files = [info.name for info in self.store.list(self.folder)]
         ours = {LOG, *(f"_{name}" for name in ("heartbeats", "state"))}
@@ -86,6 +90,7 @@ class DeltaReading(Beats):
                 f"{self.url} holds {what!r} and is no Delta table.",
                 "Choose an empty place for the offsets table with the setting offsets.table.",
             )
+        self._is_free = True
 
     def _open(self, again: bool = False) -> Any:
         """A handle of the table, which must be there and be ours."""

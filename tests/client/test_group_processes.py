@@ -22,11 +22,12 @@ FIGHT_SECONDS = float(os.environ.get("OFFSETLOG_FIGHT_SECONDS", "15"))
 def start(root: Path, name: str, **options) -> subprocess.Popen:
     options = {"seed": 1, "seconds": 120, "settings": {}, **options}
     program = str(Path(__file__).with_name("group_worker.py"))
-    return subprocess.Popen(
-        [sys.executable, program, str(root), str(root.parent / name), json.dumps(options)],
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-        stderr=(root.parent / f"{name}.err").open("w"),
-    )
+    with (root.parent / f"{name}.err").open("w") as errors:
+        return subprocess.Popen(
+            [sys.executable, program, str(root), str(root.parent / name), json.dumps(options)],
+            env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            stderr=errors,
+        )
 
 
 def journal(root: Path, name: str) -> list[dict]:
