@@ -38,6 +38,7 @@ GRACE_MS = 24 * 3_600_000
 SENDERS_KEPT = 4096
 SNAPSHOTS_KEPT = 3
 RUNS_PER_ENTRY = 64
+STUBS_AT_ONCE = 256
 Progress = Callable[[str, int, int], None]
 """(what is done, how much of it is done, how much there is)."""
 
@@ -281,20 +282,25 @@ class Maintenance:
         done = self._stubbed_to()
         limit = self._horizon(now_ms, state) if self._grace else state.tip
         stubs = 0
-        first_needed: int | None = None
-        for number in range(done, limit):
-            if number in needed:
-                if first_needed is None:
-                    first_needed = number
-                continue
-            stubs += self._stub_one(number)
-            if number % 256 == 0:
-                self._progress("taking rows out", number - done, limit - done)
-        reached = limit if first_needed is None else first_needed
-        if reached > done:
+        reached: int | None = None
+        for low in range(done, limit, STUBS_AT_ONCE):
+            numbers = range(low, min(limit, low + STUBS_AT_ONCE))
+            free = [number for number in numbers if number not in needed]
+            # Each waits for the disk or the store by itself: many wait together.
+            work = map if self._pool is None else self._pool.map
+            stubs += sum(work(self._stub_one, free))
+            self._progress("taking rows out", numbers.stop - done, limit - done)
+            if reached is None and len(free) < len(numbers):
+                reached = min(set(numbers) - set(free))
+                self._note_stubbed(reached, done)
+        if reached is None:
+            self._note_stubbed(limit, done)
+        return stubs
+
+    def _note_stubbed(self, reached: int, before: int) -> None:
+        if reached > before:
             name = _progress_name(self._folder)
             self._store.put(name, strict_json.dumps({"stubbed_to": reached}), durable=False)
-        return stubs
 
     def _stub_one(self, number: int) -> int:
         name = str(names.EntryName(self._folder, number))
