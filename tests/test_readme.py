@@ -69,7 +69,7 @@ def test_settings_are_the_ones_that_exist() -> None:
     from offsetlog.values import CONFIG_KEYS
 
     [line] = [line for line in README.splitlines() if line.startswith("Settings by Kafka's names")]
-    named = {word for word in re.findall(r"`([a-z.]+)`", line)}
+    named = set(re.findall(r"`([a-z.]+)`", line))
     assert named - {"."} == set(CONFIG_KEYS)
 
 

@@ -147,9 +147,7 @@ def _apply(state: State, number: int, entry: Entry) -> tuple[State, Counted]:
     if isinstance(body, Delete):
         parts = tuple(PartitionState(p.end, p.end, EMPTY_TAIL) for p in state.parts)
         return (
-            state._replace(
-                head=number, alive=False, life=-1, partitions=0, config=(), parts=parts
-            ),
+            state._replace(head=number, alive=False, life=-1, partitions=0, config=(), parts=parts),
             Counted(),
         )
     if isinstance(body, Collect):

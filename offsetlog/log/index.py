@@ -348,9 +348,7 @@ class _Source(NamedTuple):
     span: range
 
 
-def _sources(
-    young: list[Extent], fences: list[Fence], merged: Mapping[int, Leaf]
-) -> list[_Source]:
+def _sources(young: list[Extent], fences: list[Fence], merged: Mapping[int, Leaf]) -> list[_Source]:
     """The young extents of a partition and those of its merged fences, by offset."""
     out = []
     for fence in fences:

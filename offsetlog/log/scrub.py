@@ -11,9 +11,7 @@ from .extents import Extent
 from .state import State
 
 
-def tiling_faults(
-    partition: int, start: int, end: int, extents: Iterable[Extent]
-) -> Iterator[str]:
+def tiling_faults(partition: int, start: int, end: int, extents: Iterable[Extent]) -> Iterator[str]:
     """Do the extents of a partition tile [start, end), each with a count that fits."""
     at: int | None = None
     for extent in extents:
