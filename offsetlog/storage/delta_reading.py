@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn, TypeVar
 from urllib.parse import unquote
@@ -26,8 +27,8 @@ from .redact import Redactor
 T = TypeVar("T")
 
 LOG = "_delta_log"
-CHECK_EVERY = 64
-"""Idle looks between two checks that the log was not cleaned past us."""
+CHECK_SECONDS = 2.0
+"""Who last looked longer ago than this checks that the log was not cleaned past it meanwhile."""
 MOST_LOG_BYTES = 64 * 1024 * 1024
 
 
@@ -62,7 +63,7 @@ class DeltaReading(Beats):
         self._is_free = False
         self._id = ""
         self._doubt = True
-        self._idle = 0
+        self._checked_at = (0.0, 0.0)
 
     # --- opening ---------------------------------------------------------------------------
 
@@ -135,16 +136,18 @@ class DeltaReading(Beats):
             if found is None:
                 return self._read_all(since)
             facts += found
-        if version == since and self._was_cleaned(since):
+        if self._was_cleaned(version):
             return self._read_all(since)
         return News(version, tuple(facts))
 
     def _was_cleaned(self, version: int) -> bool:
         """Whether the log may end here only because it was cleaned past this version."""
-        self._idle += 1
-        if not self._doubt and self._idle % CHECK_EVERY:
+        now = time.monotonic(), time.time()
+        # The one stands still while a laptop sleeps, the other may be put back.
+        passed = max(abs(new - old) for new, old in zip(now, self._checked_at, strict=True))
+        if not self._doubt and passed < CHECK_SECONDS:
             return False
-        self._doubt = False
+        self._doubt, self._checked_at = False, now
         return self.store.get(self._log_name(version), 0, 1) is None
 
     def _added(self, data: bytes, version: int) -> list[Fact] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,7 +17,7 @@ from offsetlog.group.facts import Fact, OffsetAndMetadata
 from offsetlog.group.fold import fold
 from offsetlog.group.requests import Commit
 from offsetlog.group.state import EMPTY, Table
-from offsetlog.storage import Committed, Conflict, open_store
+from offsetlog.storage import Committed, Conflict, delta_reading, open_store
 from offsetlog.storage import delta_offsets as delta
 from offsetlog.storage.chain_offsets import ChainOffsets
 from offsetlog.storage.delta_offsets import DeltaOffsets
@@ -225,9 +226,11 @@ def test_heartbeats_are_overwritten(opened):
 def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch):
     monkeypatch.setattr(delta, "LOGS_KEPT", 3)
     monkeypatch.setattr(delta, "TIDY_EVERY", 10)
+    monkeypatch.setattr(delta_reading, "CHECK_SECONDS", 0.05)
     port, sleeper, writer = opened(), opened(), opened()
     table = grow(port, begin(port), 2)
     seen = fold(EMPTY, sleeper.read(-1).facts, table.version)
+    assert sleeper.read(seen.version) == (seen.version, ())
     _, old = facts_of(table, 99)
     writer.read(table.version)
     table = grow(port, table, 20)
@@ -236,6 +239,7 @@ def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch)
     assert port.store.get(f"{FOLDER}/_delta_log/{seen.version + 1:020d}.json") is None
     # The number is free again, and still nobody gets it.
     assert isinstance(writer.append(old, seen.version + 1), Conflict)
+    time.sleep(0.06)
     late = sleeper.read(seen.version)
     assert late.version == table.version
     assert fold(seen, late.facts, late.version) == table
