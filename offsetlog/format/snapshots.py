@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from ..errors import CorruptLogError
 from ..log.apps import AppState, AppTable
 from ..log.entry import RULES_VERSION
-from ..log.index import LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
+from ..log.index import MAX_LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
 from ..log.state import PartitionState, Replaced, State
 from . import FORMAT_VERSION, rows, seal, strict_json
 from .strict_json import boolean, fields, hexadecimal, integer, items, string
@@ -134,7 +134,7 @@ def _decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
     if told.get("v") != FORMAT_VERSION or told.get("rules") != RULES_VERSION:
         raise CorruptLogError(f"{name} was written by rules that this library does not know.")
     leaves = tuple(
-        LeafRef(hexadecimal(uid, name, 32), integer(count, name, 0, LEAF_EXTENTS))
+        LeafRef(hexadecimal(uid, name, 32), integer(count, name, 0, MAX_LEAF_EXTENTS))
         for uid, count in items(told.get("leaves"), name)
     )
     # Each fence holds an extent at least, so a small file cannot unfold to more than that.
@@ -266,7 +266,7 @@ def decode_leaf(data: bytes, name: str) -> Leaf:
 def _decode_leaf(data: bytes, name: str) -> Leaf:
     seal.check(data, name, MAX_LEAF_BYTES)
     file = rows.open_parquet(pa.BufferReader(data), name)
-    if file.metadata.num_rows > LEAF_EXTENTS:
+    if file.metadata.num_rows > MAX_LEAF_EXTENTS:
         raise CorruptLogError(f"{name} has {file.metadata.num_rows} extents.")
     ints = _columns(file, _LEAF_INTS, name)
     table = file.read(columns=list(_LEAF_BYTES), use_threads=False)

@@ -24,8 +24,10 @@ from typing import NamedTuple
 from .entry import SegmentRef
 from .extents import Extent
 
-LEAF_EXTENTS = 16_384
-"""The most that a leaf holds."""
+MAX_LEAF_EXTENTS = 16_384
+"""The most that a leaf may hold."""
+LEAF_EXTENTS = MAX_LEAF_EXTENTS // 2
+"""The most that is put into one: a lookup reads one or two of them whole."""
 FULL_LEAF = LEAF_EXTENTS // 2
 """A leaf of this many is left alone from then on."""
 

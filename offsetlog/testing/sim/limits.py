@@ -20,7 +20,7 @@ TINY: tuple[tuple[Any, str, Any], ...] = (
     (chain, "WINDOW", 4),
     (index, "LEAF_EXTENTS", 8),
     (index, "FULL_LEAF", 5),
-    (snapshots, "LEAF_EXTENTS", 8),
+    (snapshots, "MAX_LEAF_EXTENTS", 8),
     (snapshots, "MANY_SENDERS", 3),
     (apps, "_LAYER_LIMITS", (1, 2)),
     (fold, "REPLACES_REMEMBERED", 1),
