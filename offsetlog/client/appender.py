@@ -32,6 +32,7 @@ DELIVERY_SECONDS = 120.0
 BUFFER_BYTES = 64 * 1024 * 1024
 TICK_SECONDS = 0.002
 IDLE_TICKS = 100
+JOIN_SECONDS = 0.0002
 RECORD_OVERHEAD = 64
 """What a record weighs in memory besides its bytes."""
 
@@ -57,6 +58,8 @@ class Appender:
         self._thread: threading.Thread | None = None
         self._blocked = 0
         """Senders that wait for room."""
+        self._crowd = 0
+        """Records of the last batch whose senders waited for it."""
         self._drives = 0
         self._driven = False
         """Senders wait for their results and write by themselves: waking the thread for each
@@ -148,6 +151,9 @@ class Appender:
         self._drives += 1
         if self._writing.acquire(blocking=False):
             try:
+                if len(batch.values) < self._crowd and batch.table is None:
+                    # The others of the last batch are about to send again: let them join.
+                    self._env.sleep(JOIN_SECONDS)
                 while not batch.done.is_set() and self._write_next():
                     pass
             finally:
@@ -225,6 +231,7 @@ class Appender:
             if batch is self.open:
                 self.open = None
             self._in_flight = batch.size
+            self._crowd = len(batch.values) if self._driven else 0
         try:
             self._write(batch)
         except OffsetLogError as error:
