@@ -8,6 +8,7 @@ follow each other at once, so the time holds the wait that a winner owes to othe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import median
@@ -25,6 +26,7 @@ ROWS = 2_000
 """216 kB of keys and values: nearly the most that travels in an entry."""
 SNAPSHOT_SPAN = 256
 """Appends over which the requests of a writer's snapshots are spread."""
+CACHES = re.compile("/_(snapshot|index)/")
 COUNTS = (
     at_most("append_s3_requests", 1, "requests"),
     at_most("append_s3_requests_amortised", 1.15, "requests", "snapshots included"),
@@ -50,7 +52,8 @@ class _Counts:
                 for _ in range(SNAPSHOT_SPAN):
                     producer.send("orders", value=b"small").result()
         return {
-            "append_s3_requests": len(one),
+            # A snapshot of the appends before it may be on its way beside it: counted below.
+            "append_s3_requests": sum(not CACHES.search(asked.path) for asked in one),
             "append_s3_requests_amortised": len(many) / SNAPSHOT_SPAN,
         }
 
