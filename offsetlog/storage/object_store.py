@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -29,7 +30,7 @@ class Page(NamedTuple):
     """Files that only stand for a folder."""
 
 
-class ObjectStore(FsspecStore):
+class ObjectStore(FsspecStore, ABC):
     """A root in a bucket or container."""
 
     delete_together = 1000
@@ -50,20 +51,25 @@ class ObjectStore(FsspecStore):
 
     # -- what a backend provides
 
+    @abstractmethod
     async def _ask_get(self, key: str, start: int | None, end: int | None) -> bytes | None:
-        raise NotImplementedError
+        """The bytes of a file or of a range of it; None when it is not there."""
 
+    @abstractmethod
     async def _ask_put(self, key: str, data: bytes, if_absent: bool) -> None:
-        raise NotImplementedError
+        """Create or replace a file."""
 
+    @abstractmethod
     async def _ask_page(self, prefix: str, flat: bool, token: Any) -> Page:
-        raise NotImplementedError
+        """One page of a listing."""
 
+    @abstractmethod
     async def _ask_info(self, key: str) -> FileInfo | None:
-        raise NotImplementedError
+        """Size and time of a file; None when it is not there."""
 
+    @abstractmethod
     async def _ask_delete(self, keys: Sequence[str]) -> None:
-        raise NotImplementedError
+        """Delete files with one request."""
 
     # -- the port
 
