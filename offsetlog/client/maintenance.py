@@ -31,7 +31,7 @@ from ..log import retention
 from ..log.entry import Append, Collect, Expire, Piece, Replace, Run, Trim
 from ..log.rewrite import RewritePlan, plan_rewrites
 from ..log.state import State
-from ..values import NO_LIMIT, parse_config
+from ..values import NO_LIMIT, settings_of
 from .handle import TopicHandle
 
 GRACE_MS = 24 * 3_600_000
@@ -109,7 +109,7 @@ class Maintenance:
 
         By the storage's clock, so that a maintainer whose own is wrong lets nothing go early."""
         state = self._chain.state
-        config = parse_config(dict(state.config))
+        config = settings_of(state.config)
         if (config.retention_ms, config.retention_bytes) == (NO_LIMIT, NO_LIMIT):
             return 0
         starts = []
@@ -144,7 +144,7 @@ class Maintenance:
     def _consolidate(self) -> tuple[int, int]:
         """Rewrite runs of small files as large ones; (files replaced, segments written)."""
         state = self._chain.state
-        config = parse_config(dict(state.config))
+        config = settings_of(state.config)
         plans = [
             plan
             for partition in range(state.partitions)
@@ -182,7 +182,7 @@ class Maintenance:
             self._folder, plan.partition, ref.born, ref.uid, plan.start, plan.end
         )
         self._store.put(str(name), encoded.data)
-        times = table.column("timestamp").cast(pa.int64()).to_numpy()
+        times = rows.milliseconds(table.column("timestamp"))
         first = plan.extents[0]
         low, high = (int(times.min()), int(times.max())) if len(times) else (first.min_ts,) * 2
         piece = Piece(
@@ -202,7 +202,7 @@ class Maintenance:
     def _expire_senders(self) -> None:
         """Forget our own senders that were silent for long, or that are too many."""
         state = self._chain.state
-        config = parse_config(dict(state.config))
+        config = settings_of(state.config)
         oldest = self._chain.env.now_ms() - config.producer_expiration_ms
         known = sorted((app.entry, app.time) for _, app in state.own.items())
         silent = [entry for entry, time in known if time < oldest]

@@ -24,7 +24,7 @@ import pyarrow as pa
 from ..errors import CorruptLogError, OffsetOutOfRangeError
 from ..format.entries import StoredEntry
 from ..format.names import EntryName, segment_of
-from ..format.rows import OFFSET, complete
+from ..format.rows import OFFSET, complete, milliseconds
 from ..format.segments import OpenSegment
 from ..log import fetch
 from ..log.extents import Extent
@@ -251,7 +251,7 @@ class Reader:
         for batch in self.read(partition, start, end, ("timestamp", "offset"), since=time_ms):
             if not batch.table.num_rows:
                 continue
-            times = batch.table.column("timestamp").cast(pa.int64()).to_numpy()
+            times = milliseconds(batch.table.column("timestamp"))
             late = np.flatnonzero(times >= time_ms)
             if len(late):
                 first = int(late[0])

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
+from ..format.rows import milliseconds
 from ..values import Record
 from .reader import Batch
-from .writer import milliseconds
 
 _new = tuple.__new__
 

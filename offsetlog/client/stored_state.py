@@ -59,15 +59,7 @@ class StoredState:
 
     def newest_before(self, number: int | None) -> State | None:
         """The newest sound stored state whose tip is at most ``number``."""
-        folder = names.snapshot_folder(self._chain.folder)
-        listed = (names.parse_snapshot(info.name) for info in self._chain.store.list(folder))
-        seqs = sorted((name.seq for name in listed if name is not None), reverse=True)
-        for seq in seqs:
-            if number is None or seq <= number:
-                state = self._load(seq)
-                if state is not None:
-                    return state
-        return None
+        return next(self._all(number), None)
 
     def _hinted(self) -> int | None:
         data = self._chain.store.get(names.hint_name(self._chain.folder))
@@ -152,17 +144,17 @@ class StoredState:
         return self._chain.fold_aside(self._readable_base(state.tip), state.tip)
 
     def _readable_base(self, tip: int | None) -> State:
-        for stored in self._all():
-            fits = tip is None or stored.tip <= tip
-            if fits and all(self.leaf(ref.uid) is not None for ref in stored.index.leaves):
+        for stored in self._all(tip):
+            if all(self.leaf(ref.uid) is not None for ref in stored.index.leaves):
                 return stored
         return EMPTY_STATE
 
-    def _all(self) -> Iterator[State]:
+    def _all(self, most: int | None) -> Iterator[State]:
+        """The sound stored states whose tip is at most ``most``, from the newest on."""
         folder = names.snapshot_folder(self._chain.folder)
         found = (names.parse_snapshot(info.name) for info in self._chain.store.list(folder))
         for seq in sorted((n.seq for n in found if n is not None), reverse=True):
-            state = self._load(seq)
+            state = self._load(seq) if most is None or seq <= most else None
             if state is not None:
                 yield state
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ..errors import CorruptLogError, OffsetLogError
 from ..format import entries as entry_format
-from ..format import names, segments, snapshots
+from ..format import names, rows, segments, snapshots
 from ..log import scrub
 from ..log.extents import Extent
 from ..log.fold import step
@@ -246,6 +246,6 @@ class _Verify:
                 last = offset
 
     def _check_times(self, name: str, extent: Extent, column: pa.ChunkedArray) -> None:
-        times = column.cast(pa.int64()).to_numpy()
+        times = rows.milliseconds(column)
         if (int(times.min()), int(times.max())) != (extent.min_ts, extent.max_ts):
             self._faults.append(f"{name}: its timestamps are not those that its entry states")

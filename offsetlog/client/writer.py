@@ -89,7 +89,7 @@ def prepare(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> Prepared:
     are moved when they are written, partition by partition and in parallel."""
     digest = digest_of(table, partition_of)
     sizes = row_bytes(table)
-    times = milliseconds(table.column("timestamp"))
+    times = rows.milliseconds(table.column("timestamp"))
     order = None
     if len(partition_of) > 1 and (partition_of[1:] < partition_of[:-1]).any():
         # Sixteen bits are sorted by radix: many times faster than a comparing sort.
@@ -128,14 +128,6 @@ def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     out = np.diff(offsets).astype(np.int64)
     if array.null_count:
         out[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    return out
-
-
-def milliseconds(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """A timestamp column as the integers that it is made of."""
-    one = column.num_chunks == 1
-    numbers = column.chunk(0).view(pa.int64()) if one else column.cast(pa.int64())
-    out: npt.NDArray[np.int64] = numbers.to_numpy()
     return out
 
 

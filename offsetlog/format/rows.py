@@ -14,6 +14,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -67,6 +69,14 @@ _FIELDS: dict[str, pa.Field] = {
     "partition": PARTITION,
     "offset": OFFSET,
 }
+
+
+def milliseconds(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """A timestamp column as the integers that it is made of."""
+    one = column.num_chunks == 1
+    numbers = column.chunk(0).view(pa.int64()) if one else column.cast(pa.int64())
+    out: npt.NDArray[np.int64] = numbers.to_numpy()
+    return out
 
 
 def writer(sink: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from .extents import Extent
 from .index import Fence, Leaf
-from .state import PartitionState, State
+from .state import State
 
 
 class NeedLeaves(NamedTuple):
@@ -138,14 +138,6 @@ def _hole(state: State, partition: int, at: int) -> CorruptLogError:
         f"The index of {state.topic}-{partition} names no file for offset {at}.",
         "Run 'offsetlog verify' on the topic.",
     )
-
-
-def end_of_extent(part: PartitionState) -> int:
-    """Where the newest extent in the tail begins; the log end offset when there is none."""
-    last = part.end
-    for extent in part.tail.overlapping(part.end - 1, part.end):
-        last = extent.base
-    return last
 
 
 # --- lookup by time ------------------------------------------------------------------------
