@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test lint bench soak clean
 
-demo: $(VENV)/.base
+demo: $(VENV)/.spark
 	$(BIN)/offsetlog demo
 
 test: $(VENV)/.test
@@ -26,20 +26,21 @@ lint: $(VENV)/.test
 bench: $(VENV)/.test
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
-# The long campaign: make soak SEEDS=1:5000
-SEEDS ?= 1:2000
+# The long campaign, in minutes: make soak MINUTES=240. Only some: make soak ARGS="--only local"
+MINUTES ?= 60
 soak: $(VENV)/.test
-	$(BIN)/python -m offsetlog.testing.simulation --seeds $(SEEDS)
+	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
-$(VENV)/.base: setup.cfg pyproject.toml constraints.txt
+$(VENV)/.spark: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints.txt -e .
+	@echo "Installing offsetlog and Spark into $(VENV); the first time this downloads some 450 MB."
+	$(PIP) -c constraints.txt -e '.[spark]'
 	touch $@
 
 $(VENV)/.test: setup.cfg pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt -e '.[test]'
-	touch $@ $(VENV)/.base
+	touch $@ $(VENV)/.spark
 
 clean:
 	rm -rf $(VENV) .cache build dist *.egg-info

@@ -9,8 +9,9 @@ Invariants:
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -46,6 +47,15 @@ def check_name(name: object, what: str = "topic") -> str:
 def canonical_name(name: str) -> str:
     """What two names share when they may not both exist: case, and '.' against '_'."""
     return name.lower().replace(".", "_")
+
+
+def did_you_mean(given: str, known: Iterable[str]) -> str:
+    """A hint for a word that is not known."""
+    names = list(known)
+    close = difflib.get_close_matches(given, names, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"Known: {', '.join(sorted(names))}."
 
 
 class TopicPartition(NamedTuple):
@@ -160,6 +170,15 @@ def _choice(key: str, value: object) -> str:
 def settings_of(stored: tuple[tuple[str, str], ...]) -> TopicConfig:
     """``parse_config`` of a config as a state holds it, which is asked for with every append."""
     return parse_config(dict(stored))
+
+
+def check_stored_config(stored: Mapping[str, str]) -> None:
+    """``InvalidRequestError`` if a known key has a value that nobody who checked it wrote. Keys
+    of a later version are let be."""
+    known = {key: text for key, text in stored.items() if key in CONFIG_KEYS}
+    for key, text in normalise_config(known).items():
+        if known[key] != text:
+            raise InvalidRequestError(f"{key} is {known[key]!r}, which is written {text!r}.")
 
 
 def parse_config(stored: Mapping[str, str]) -> TopicConfig:

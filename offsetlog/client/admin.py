@@ -26,6 +26,7 @@ from ..values import MAX_PARTITIONS, check_name, normalise_config
 from .handle import TopicHandle
 
 TRIES = 20
+ROOT_BYTES = 65_536
 COMPACTION = "Compaction by key is not there yet; 'delete' is the policy that works."
 
 
@@ -151,7 +152,7 @@ def _contended(name: str) -> StorageError:
 
 def describe_root(data: bytes, what: str) -> dict[str, object]:
     """The content of a root's own file, checked."""
-    told = strict_json.fields(strict_json.loads(data, what, 65_536), what)
+    told = strict_json.fields(strict_json.loads(data, what, ROOT_BYTES), what)
     strict_json.integer(told.get("format"), f"{what}: format", 1)
     strict_json.hexadecimal(told.get("id"), f"{what}: id", 32)
     return told

@@ -25,10 +25,10 @@ from ..format.partitioner import partitions_of
 from ..log.state import State
 from .batches import Batch, Columns, to_columns
 from .handle import TopicHandle
-from .writer import Prepared, Receipt, Sender, prepare
+from .prepared import Prepared, prepare
+from .writer import DELIVERY_SECONDS, Receipt, Sender
 
 MAX_BLOCK_SECONDS = 60.0
-DELIVERY_SECONDS = 120.0
 BUFFER_BYTES = 64 * 1024 * 1024
 TICK_SECONDS = 0.002
 IDLE_TICKS = 100
@@ -258,17 +258,7 @@ class Appender:
         self._take_limits(self.handle.chain.state)
 
     def _deliver(self, prepared: Prepared, sender: Sender, state: State) -> Receipt:
-        """Try until it is acknowledged, refused, or too late."""
-        deadline = self._env.monotonic() + DELIVERY_SECONDS
-        pause = 0.1
-        while True:
-            try:
-                return self.handle.writer.append(prepared, sender, state.partitions, state.life)
-            except OffsetLogError as error:
-                if not error.may_have_landed or self._env.monotonic() + pause > deadline:
-                    raise
-            self._env.sleep(pause * (0.5 + self._env.chance()))
-            pause = min(5.0, 2 * pause)
+        return self.handle.writer.deliver(prepared, sender, state.partitions, state.life)
 
     def _partition(self, columns: Columns, state: State) -> npt.NDArray[np.int32]:
         self._sticky += 1
@@ -314,7 +304,7 @@ def assign_partitions(
     free = out < 0
     if free.any():
         if keys.null_count < len(keys):
-            hashed = partitions_of(keys.combine_chunks(), partitions)
+            hashed = partitions_of(keys, partitions)
             out[free] = hashed[free]
             free = out < 0
         out[free] = sticky % partitions

@@ -188,7 +188,7 @@ class Chain:
 
     def _get(self, number: int) -> StoredEntry | None:
         name = str(EntryName(self.folder, number))
-        data = self.store.get(name)
+        data = self.store.get(name, 0, entry_format.MAX_ENTRY_BYTES + 1)
         return None if data is None else entry_format.decode(data, name)
 
     def _fold_one(self, number: int, stored: StoredEntry) -> None:

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..errors import InvalidRequestError, UnknownTopicError
+from ..errors import InvalidRequestError
 from ..group.facts import OffsetAndMetadata, Partition
-from ..group.lag import Behind, group_lag, reading_from, total
+from ..group.lag import group_lag, reading_from, total
 from ..group.plan_file import format_plan_file
 from ..group.refusal import unknown_group
 from ..group.requests import DeleteGroup, DeleteOffsets, Expel, Reset
@@ -33,8 +33,8 @@ from ..group.reset import (
 from ..group.state import Group as GroupState
 from ..group.state import status
 from ..log import fetch
-from ..log.state import State
 from ..values import TopicPartition, check_name
+from .behind import behind, spans_of
 from .committer import WorkerHost
 from .group_views import GroupInfo, LagTable, MemberInfo, ResetPlan
 from .views import offset_for_time
@@ -78,9 +78,9 @@ class Group:
         """State, members, and for each partition its position and lag in records, bytes and
         seconds (the age of the oldest record that is not committed)."""
         group = self._state()
-        spans = self._spans({topic for topic, _ in group.positions})
-        behind = {p: self._behind(p, at) for p, at in reading_from(group, spans).items()}
-        lines = group_lag(group, spans, behind, self._host.env.now_ms())
+        spans = spans_of(self._host, {topic for topic, _ in group.positions})
+        found = {p: behind(self._host, p, at) for p, at in reading_from(group, spans).items()}
+        lines = group_lag(group, spans, found, self._host.env.now_ms())
         return GroupInfo(
             self.name,
             status(group),
@@ -90,33 +90,6 @@ class Group:
             lines,
             total(lines),
         )
-
-    def _spans(self, topics: Iterable[str]) -> dict[Partition, Span]:
-        spans = {}
-        for topic in sorted(topics):
-            state = self._topic(topic)
-            for partition in range(state.partitions if state is not None else 0):
-                assert state is not None
-                spans[topic, partition] = Span(state.start(partition), state.end(partition))
-        return spans
-
-    def _topic(self, topic: str) -> State | None:
-        try:
-            return self._host.topic_handle(topic).state()
-        except UnknownTopicError:
-            return None
-
-    def _behind(self, partition: Partition, at: int) -> Behind:
-        """Bytes from an offset to the end, and the timestamp of the first record there."""
-        topic, number = partition
-        handle = self._host.topic_handle(topic)
-        state = handle.chain.state
-        end = state.end(number)
-        size = fetch.estimate_bytes(state, number, at, end)
-        for batch in handle.reader.read(number, at, end, ("timestamp", "offset")):
-            if batch.table.num_rows:
-                return Behind(size, batch.table.column("timestamp")[0].value)
-        return Behind(size)
 
     # --- putting it back -------------------------------------------------------------------
 
@@ -205,14 +178,14 @@ class Group:
     ) -> tuple[tuple[Partition, ...], dict[Partition, Span]]:
         if isinstance(scenario, FromFile):
             named = {line.topic for line in scenario.lines}
-            return (), self._spans(named)
+            return (), spans_of(self._host, named)
         if not which:
             topics = {topic for topic, _ in group.positions}
             if not topics:
                 raise InvalidRequestError(
                     f"The group {self.name!r} has no positions to reset.", "Name a topic."
                 )
-            spans = self._spans(topics)
+            spans = spans_of(self._host, topics)
             # A topic that is gone cannot be reset; the others can.
             return tuple(spans), spans
         targets: list[Partition] = []
@@ -222,7 +195,7 @@ class Group:
             for number in chosen:
                 fetch.check_partition(state, number)
                 targets.append((topic, number))
-        return tuple(targets), self._spans({topic for topic, _ in which})
+        return tuple(targets), spans_of(self._host, {topic for topic, _ in which})
 
     # --- taking away -----------------------------------------------------------------------
 

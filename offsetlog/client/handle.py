@@ -12,7 +12,7 @@ import difflib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from ..errors import OffsetLogError, UnknownTopicError
+from ..errors import CorruptLogError, OffsetLogError, UnknownTopicError
 from ..format import entries as entry_format
 from ..format.names import topic_folder
 from ..log.entry import Body, Counted, Entry, Void
@@ -59,7 +59,14 @@ class TopicHandle:
     def raw_state(self) -> State:
         """The state whether or not the topic exists."""
         self._open_or_refresh(True)
-        return self.chain.state
+        state = self.chain.state
+        if state.tip and topic_folder(state.topic) != self.chain.folder:
+            raise CorruptLogError(
+                f"The folder {self.chain.folder!r} holds the chain of topic {state.topic!r}, which "
+                f"belongs into {topic_folder(state.topic)!r}.",
+                "Folders of a root are not renamed or copied within it: put it back.",
+            )
+        return state
 
     def _open_or_refresh(self, fresh: bool) -> None:
         with self._lock:

@@ -81,7 +81,7 @@ class Log:
     def root_id(self) -> str:
         """The id that the root got when it was made."""
         if self._root_id is None:
-            data = self.store.get(names.ROOT_FILE)
+            data = self.store.get(names.ROOT_FILE, 0, admin.ROOT_BYTES + 1)
             if data is None:
                 raise InvalidRequestError(
                     f"There is no log at {self.url}.",
@@ -101,7 +101,7 @@ class Log:
         return str(told["id"])
 
     def _make_root(self) -> None:
-        if self.store.get(names.ROOT_FILE) is not None:
+        if self.store.get(names.ROOT_FILE, 0, 1) is not None:
             return
         if not self.store.is_local:
             probe_store(self.store)
@@ -163,9 +163,8 @@ class Log:
 
     def all_handles(self) -> list[TopicHandle]:
         """Of every topic that was ever created, deleted ones too; freshly looked at."""
-        folders = sorted(f for f in self.store.folders("") if f[:1] not in "._")
         found = []
-        for folder in folders:
+        for folder in sorted(filter(names.is_topic_folder, self.store.folders(""))):
             known = next((h for h in self._handles.values() if h.chain.folder == folder), None)
             handle = known or TopicHandle(self.store, folder, self.env, self._pool)
             state = handle.raw_state()
@@ -301,7 +300,7 @@ class Log:
     def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:
         """Check every promise on what is stored; nothing is repaired."""
         self.root_id  # noqa: B018
-        folders = sorted(f for f in self.store.folders("") if f[:1] not in "._")
+        folders = sorted(filter(names.is_topic_folder, self.store.folders("")))
         if topic is not None:
             folder = names.topic_folder(check_name(topic))
             if folder not in folders:

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -29,7 +31,9 @@ from ..format import entries as entry_format
 from ..format import names, rows, segments, strict_json
 from ..log import retention
 from ..log.entry import Append, Collect, Expire, Piece, Replace, Run, Trim
-from ..log.rewrite import RewritePlan, plan_rewrites
+from ..log.extents import Extent
+from ..log.index import inline_of, segments_of
+from ..log.rewrite import RewritePlan, plan_rewrites, small_ones
 from ..log.state import State
 from ..values import NO_LIMIT, settings_of
 from .handle import TopicHandle
@@ -39,6 +43,7 @@ SENDERS_KEPT = 4096
 SNAPSHOTS_KEPT = 3
 RUNS_PER_ENTRY = 64
 STUBS_AT_ONCE = 256
+_base = attrgetter("base")
 Progress = Callable[[str, int, int], None]
 """(what is done, how much of it is done, how much there is)."""
 
@@ -88,7 +93,7 @@ class Maintenance:
         self._collect(now)
         stubs = self._stub(now)
         files, size = self._delete()
-        handle.stored.publish()
+        handle.stored.tidy()
         self._drop_stored(now)
         state = self._chain.state
         return Maintained(
@@ -145,11 +150,15 @@ class Maintenance:
         """Rewrite runs of small files as large ones; (files replaced, segments written)."""
         state = self._chain.state
         config = settings_of(state.config)
+        target = config.segment_bytes
+        small: dict[int, list[Extent]] = {}
+        for extent in self._handle.reader.live(state, partial(small_ones, target_bytes=target)):
+            small.setdefault(extent.partition, []).append(extent)
         plans = [
             plan
-            for partition in range(state.partitions)
+            for partition in sorted(small)
             for plan in plan_rewrites(
-                self._extents(state, partition), state.start(partition), config.segment_bytes
+                sorted(small[partition], key=_base), state.start(partition), target
             )
         ]
         replaced = written = 0
@@ -241,12 +250,8 @@ class Maintenance:
         state = self._chain.state
         if state.collected_at < 0:
             return 0, 0
-        live = {
-            extent.segment.uid
-            for partition in range(len(state.parts))
-            for extent in self._extents(state, partition)
-            if extent.segment is not None
-        }
+        extents = self._handle.reader.live(state, segments_of)
+        live = {extent.segment.uid for extent in extents if extent.segment is not None}
         files = size = 0
         for folder in self._store.folders(self._folder):
             if names.parse_partition_folder(folder) is None:
@@ -273,12 +278,8 @@ class Maintenance:
     def _stub(self, now_ms: int) -> int:
         """Take the rows out of entries that no live extent needs."""
         state = self._chain.state
-        needed = {
-            extent.entry
-            for partition in range(state.partitions)
-            for extent in self._extents(state, partition)
-            if extent.inline
-        }
+        extents = self._handle.reader.live(state, inline_of)
+        needed = {extent.entry for extent in extents if extent.inline}
         done = self._stubbed_to()
         limit = self._horizon(now_ms, state) if self._grace else state.tip
         stubs = 0
@@ -304,7 +305,7 @@ class Maintenance:
 
     def _stub_one(self, number: int) -> int:
         name = str(names.EntryName(self._folder, number))
-        data = self._store.get(name)
+        data = self._store.get(name, 0, entry_format.MAX_ENTRY_BYTES + 1)
         if data is None:
             return 0
         stored = entry_format.decode(data, name)

@@ -31,13 +31,13 @@ from .appender import (
 from .batches import ArrowFuture, Batch, SendFuture
 from .env import Env
 from .handle import TopicHandle
-from .writer import Prepared, Sender, prepare, row_bytes
+from .prepared import MAX_MS, Prepared, bad_timestamp, check_times, prepare, row_bytes, too_large
+from .writer import Sender
 
 Headers = Sequence[tuple[str, bytes | None]]
 KEYED_BYTES = 256 * 1024 * 1024
 """The most that gathers under one sequence."""
 _new_future = tuple.__new__
-_MAX_MS = 2**63 // 1_000_000
 
 
 class ProducerHost(Protocol):
@@ -102,13 +102,13 @@ class Producer:
             stored, weight = _headers(headers)
             size += weight
         if size > lane.most:
-            raise _too_large(topic, size - RECORD_OVERHEAD, lane.most - RECORD_OVERHEAD)
+            raise too_large(topic, size - RECORD_OVERHEAD, lane.most - RECORD_OVERHEAD)
         if timestamp is None or lane.append_time:
             stamp = self._stamp()
-        elif type(timestamp) is int and -_MAX_MS < timestamp < _MAX_MS:
+        elif type(timestamp) is int and -MAX_MS < timestamp < MAX_MS:
             stamp = timestamp * 1_000_000
         else:
-            raise _bad_timestamp(timestamp)
+            raise bad_timestamp(timestamp)
         if partition is not None:
             lane.check_partition(partition)
         # From here on every name and call is paid a million times a second.
@@ -331,12 +331,10 @@ def _as_rows(given: pa.Table | pa.RecordBatch, lane: Lane, now_ms: int) -> pa.Ta
     )
     if out.column("timestamp").null_count:
         raise InvalidRequestError("Column 'timestamp' has nulls.", "Leave it out, or fill it.")
-    for found in pc.min_max(out.column("timestamp").cast(pa.int64())).as_py().values():
-        if not -_MAX_MS < found < _MAX_MS:
-            raise _bad_timestamp(found)
+    check_times(rows.milliseconds(out.column("timestamp")))
     heaviest = int(row_bytes(out).max())
     if heaviest + RECORD_OVERHEAD > lane.most:
-        raise _too_large("of this table", heaviest, lane.most - RECORD_OVERHEAD)
+        raise too_large("of this table", heaviest, lane.most - RECORD_OVERHEAD)
     if "partition" in columns:
         named = _cast(columns["partition"], rows.PARTITION)
         low = pc.min(named).as_py()
@@ -382,20 +380,6 @@ def _headers(given: object) -> tuple[list[tuple[str, bytes | None]], int]:
         out.append((name, clean))
         weight += len(name.encode()) + (0 if clean is None else len(clean))
     return out, weight
-
-
-def _bad_timestamp(given: object) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"The timestamp is {given!r}.",
-        f"It is a whole number of milliseconds since 1970, from {1 - _MAX_MS} to {_MAX_MS - 1}.",
-    )
-
-
-def _too_large(topic: str, size: int, most: int) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"A record for topic {topic!r} has {size} bytes; the topic takes {most}.",
-        "Raise the topic's max.message.bytes, or send less.",
-    )
 
 
 def _number(what: str, given: object, low: float, high: float) -> float:

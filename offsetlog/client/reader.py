@@ -14,8 +14,10 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,12 +26,13 @@ import pyarrow as pa
 from ..errors import CorruptLogError, OffsetOutOfRangeError
 from ..format.entries import StoredEntry
 from ..format.names import EntryName, segment_of
-from ..format.rows import OFFSET, complete, milliseconds
+from ..format.rows import OFFSET, as_arrow, complete, milliseconds
 from ..format.segments import OpenSegment
 from ..log import fetch
 from ..log.extents import Extent
 from ..log.index import Leaf
 from ..log.state import State
+from ..values import MAX_OFFSET
 from .chain import Chain
 from .stored_state import StoredState
 
@@ -40,6 +43,10 @@ LOOKUP_BYTES = 1024 * 1024
 """The same for a lookup by time, which needs one row group at the most."""
 AHEAD_FILES = 8
 AHEAD_BYTES = 64 * 1024 * 1024
+LOCAL_FILES = 2
+LOCAL_BYTES = 1024 * 1024
+"""On a local disk fewer files are read ahead, and small ones not at all: they take no longer than
+handing them to another thread."""
 PLAN_RECORDS = 1_000_000
 
 
@@ -62,6 +69,9 @@ class _OldPlan(Exception):
         self.found = found
 
 
+_Source = OpenSegment | StoredEntry
+
+
 class Reader:
     """Reads one topic. Safe to be used by several threads."""
 
@@ -70,7 +80,9 @@ class Reader:
     ) -> None:
         self.chain = chain
         self.stored = stored
-        self._pool = None if chain.store.is_local else pool
+        self._pool = pool
+        self._is_local = chain.store.is_local
+        self._kept: dict[int, StoredEntry] | None = None
 
     # --- planning --------------------------------------------------------------------------
 
@@ -95,7 +107,8 @@ class Reader:
         """All extents of a range as ``state`` has them, a leaf at a time."""
         leaves: dict[str, Leaf] = {}
         while start < end:
-            answer = fetch.plan(state, partition, start, end, leaves, max_records=1)
+            # A limit, so that one leaf is asked for at a time.
+            answer = fetch.plan(state, partition, start, end, leaves, max_records=MAX_OFFSET)
             if isinstance(answer, fetch.NeedLeaves):
                 leaves.clear()
                 if not self._load(answer.uids, leaves):
@@ -104,6 +117,21 @@ class Reader:
             for piece in answer:
                 yield piece.extent
                 start = piece.end
+
+    def live(self, state: State, choose: Callable[[Leaf, range], list[int]]) -> list[Extent]:
+        """Live extents of all partitions, in no order: those that ``choose`` picks from the spans
+        of each leaf, and all that are in no leaf yet. Each leaf is read once."""
+        found: list[Extent] = []
+        for uid, fences in fetch.live_fences(state).items():
+            leaf = self.stored.leaf(uid)
+            if leaf is None:
+                return self.live(self.stored.readable(state), choose)
+            for fence in fences:
+                span = leaf.span(fence.partition, fence.base, fence.end)
+                found += map(leaf.extent, choose(leaf, span))
+        for part in state.parts:
+            found += part.tail.overlapping(part.start, part.end)
+        return found
 
     def _load(self, uids: tuple[str, ...], leaves: dict[str, Leaf]) -> bool:
         """False when one can't be read: it was merged into a newer one, or is broken."""
@@ -123,15 +151,18 @@ class Reader:
         end: int,
         columns: tuple[str, ...] = ALL_COLUMNS,
         since: int | None = None,
+        planned: tuple[fetch.Piece, ...] = (),
     ) -> Iterator[Batch]:
         """The records of [start, end), a row group or an entry at a time.
 
         With ``since``, row groups that hold nothing of that time or later come as empty
-        batches, and are not fetched."""
+        batches, and are not fetched. ``planned``: the pieces of the range as somebody planned
+        them, so that the topic is opened only if that plan is old."""
         at = start
         failed: _OldPlan | None = None
         while at < end:
-            pieces = self.plan(partition, at, end, max_records=PLAN_RECORDS)
+            pieces = planned or self.plan(partition, at, end, max_records=PLAN_RECORDS)
+            planned = ()
             if failed is not None and pieces[0].extent == failed.extent:
                 raise _corrupt(failed)
             failed = None
@@ -142,7 +173,11 @@ class Reader:
             except _OldPlan as old:
                 if failed is None:
                     failed = old
-                self.chain.refresh()
+                self.refresh()
+
+    def refresh(self) -> State:
+        """The state as it is now, of a topic that need not have been opened yet."""
+        return self.chain.refresh() if self.chain.state.tip else self.stored.open()
 
     def _read_pieces(
         self, pieces: tuple[fetch.Piece, ...], columns: tuple[str, ...], since: int | None
@@ -156,33 +191,48 @@ class Reader:
 
     def _sources(
         self, pieces: tuple[fetch.Piece, ...], at_once: int
-    ) -> Iterator[tuple[fetch.Piece, OpenSegment | StoredEntry]]:
-        """Each piece with its file, fetched some files ahead where a request takes long."""
+    ) -> Iterator[tuple[fetch.Piece, _Source]]:
+        """Each piece with its file, fetched some files ahead."""
         if self._pool is None or len(pieces) == 1:
             for piece in pieces:
                 yield piece, self._open(piece, at_once)
             return
-        waiting: deque[tuple[fetch.Piece, Future[OpenSegment | StoredEntry]]] = deque()
+        most = LOCAL_FILES if self._is_local else AHEAD_FILES
+        waiting: deque[tuple[fetch.Piece, Callable[[], _Source]]] = deque()
         rest = deque(pieces)
         ahead = 0
         while waiting or rest:
-            while rest and len(waiting) < AHEAD_FILES and (not waiting or ahead < AHEAD_BYTES):
+            while rest and len(waiting) < most and (not waiting or ahead < AHEAD_BYTES):
                 piece = rest.popleft()
                 ahead += piece.extent.bytes
-                waiting.append((piece, self._pool.submit(self._open, piece, at_once)))
+                waiting.append((piece, self._begin(piece, at_once, self._pool)))
             piece, opened = waiting.popleft()
             ahead -= piece.extent.bytes
-            yield piece, opened.result()
+            yield piece, opened()
 
-    def _open(self, piece: fetch.Piece, at_once: int) -> OpenSegment | StoredEntry:
+    def _begin(
+        self, piece: fetch.Piece, at_once: int, pool: ThreadPoolExecutor
+    ) -> Callable[[], _Source]:
+        if self._is_local and piece.extent.bytes < LOCAL_BYTES:
+            return partial(self._open, piece, at_once)
+        return pool.submit(self._open_and_check, piece, at_once).result
+
+    def _open_and_check(self, piece: fetch.Piece, at_once: int) -> _Source:
+        source = self._open(piece, at_once)
+        if isinstance(source, OpenSegment) and piece.is_whole and at_once == WHOLE_BYTES:
+            source.check()
+        return source
+
+    def _open(self, piece: fetch.Piece, at_once: int) -> _Source:
         extent = piece.extent
         if extent.segment is None:
             return self._open_entry(extent)
         name = str(segment_of(self.chain.folder, extent))
         store, ref = self.chain.store, extent.segment
-        everything = piece.end - piece.start == extent.end - extent.base
-        if ref.size <= at_once or (everything and at_once == WHOLE_BYTES):
-            data = store.get(name)
+        if ref.size <= at_once or (piece.is_whole and at_once == WHOLE_BYTES):
+            # One byte more than it has: a longer file is refused, and not fetched.
+            get = getattr(store, "view", store.get)
+            data = get(name, 0, ref.size + 1)
             if data is None:
                 raise _OldPlan(extent, f"{name} is not there")
             return OpenSegment.whole(ref, extent.records, name, data)
@@ -195,7 +245,20 @@ class Reader:
 
         return OpenSegment(ref, extent.records, name, ranged)
 
+    @contextmanager
+    def keeping_entries(self) -> Iterator[None]:
+        """For who reads several partitions of the same entries: each is read once meanwhile."""
+        self._kept = {}
+        try:
+            yield
+        finally:
+            self._kept = None
+
     def _open_entry(self, extent: Extent) -> StoredEntry:
+        kept = self._kept
+        known = None if kept is None else kept.get(extent.entry)
+        if known is not None and known.entry.write_id == extent.write_id:
+            return known
         name = EntryName(self.chain.folder, extent.entry)
         stored = self.chain.read_entry(extent.entry)
         if stored is None:
@@ -204,6 +267,8 @@ class Reader:
             raise _OldPlan(extent, f"{name} is another entry than the one that was folded")
         if stored.stub:
             raise _OldPlan(extent, f"the rows of {name} were taken out")
+        if kept is not None:
+            kept[extent.entry] = stored
         return stored
 
     def _inline_batch(
@@ -309,8 +374,12 @@ def _batch(
     piece: fetch.Piece, table: pa.Table, columns: tuple[str, ...], low: int, high: int
 ) -> Batch:
     if "offset" in columns:
-        offsets = pa.array(np.arange(low, high, dtype=np.int64))
-        table = table.append_column(OFFSET, offsets).select(list(columns))
+        offsets = as_arrow(np.arange(low, high, dtype=np.int64), OFFSET.type)
+        if not table.num_columns:
+            # Nothing was read, and a table without columns has no rows either.
+            table = pa.table([offsets], schema=pa.schema([OFFSET]))
+        else:
+            table = table.append_column(OFFSET, offsets).select(list(columns))
     return Batch(piece.extent.partition, low, high, piece.extent.ts_type, table)
 
 

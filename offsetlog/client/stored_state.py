@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from ..format import names, snapshots, strict_json
-from ..log.index import Leaf, leaves_to_merge, publish
+from ..log.index import Leaf, leaves_to_merge, leaves_to_sort, publish
 from ..log.state import EMPTY_STATE, State
 from .chain import Chain
 
@@ -25,6 +25,7 @@ PUBLISH_EVERY = 32
 REBASE_EVERY = 4096
 """Entries after which a reader looks for a newer stored state to rest on."""
 LEAVES_KEPT = 8
+HINT_BYTES = 4096
 
 
 class StoredState:
@@ -62,11 +63,11 @@ class StoredState:
         return next(self._all(number), None)
 
     def _hinted(self) -> int | None:
-        data = self._chain.store.get(names.hint_name(self._chain.folder))
+        data = self._chain.store.get(names.hint_name(self._chain.folder), 0, HINT_BYTES + 1)
         if data is None:
             return None
         try:
-            told = strict_json.fields(strict_json.loads(data, "hint", 4096), "hint")
+            told = strict_json.fields(strict_json.loads(data, "hint", HINT_BYTES), "hint")
             return strict_json.integer(told.get("seq"), "hint")
         except CorruptLogError:
             return None
@@ -79,14 +80,16 @@ class StoredState:
         assert senders_in is not None
         name = str(names.LeafName(self._chain.folder, senders_in))
         try:
-            return snapshots.decode_senders(state, self._chain.store.get(name) or b"", name)
+            data = self._chain.store.get(name, 0, snapshots.MAX_SNAPSHOT_BYTES + 1)
+            return snapshots.decode_senders(state, data or b"", name)
         except CorruptLogError:
             return None
 
     def _load_parts(self, seq: int) -> tuple[State, str | None] | None:
         """A snapshot as it is stored, without its senders when those are stored apart."""
         name = str(names.SnapshotName(self._chain.folder, seq))
-        data = self._chain.store.get(name)
+        # One byte more than it may have: what is larger is refused, and not fetched.
+        data = self._chain.store.get(name, 0, snapshots.MAX_SNAPSHOT_BYTES + 1)
         if data is None:
             return None
         try:
@@ -119,7 +122,7 @@ class StoredState:
                 self._leaves.move_to_end(uid)
                 return self._leaves[uid]
         name = str(names.LeafName(self._chain.folder, uid))
-        data = self._chain.store.get(name)
+        data = self._chain.store.get(name, 0, snapshots.MAX_LEAF_BYTES + 1)
         if data is None:
             return None
         try:
@@ -198,12 +201,27 @@ class StoredState:
 
     def publish(self) -> State:
         """Store the present state, its new leaves first and the hint last."""
-        chain, store, folder = self._chain, self._chain.store, self._chain.folder
-        state = chain.state
+        state = self._chain.state
         if state.tip == 0 or (state.tip == state.index.seq and not state.tail_extents):
             return state
+        return self._publish(leaves_to_merge(state.index, state.tail_extents))
+
+    def tidy(self) -> State:
+        """Store the present state as upkeep does: old leaves are sorted too."""
+        state = self.publish()
+        # Each round leaves fewer to sort, unless a leaf cannot be read.
+        for _ in range(len(state.index.leaves)):
+            wanted = leaves_to_sort(state.index)
+            if not wanted:
+                break
+            state = self._publish(wanted)
+        return state
+
+    def _publish(self, wanted: list[int]) -> State:
+        chain, store, folder = self._chain, self._chain.store, self._chain.folder
+        state = chain.state
         merged = {}
-        for position in leaves_to_merge(state.index, state.tail_extents):
+        for position in wanted:
             leaf = self.leaf(state.index.leaves[position].uid)
             if leaf is not None:
                 merged[position] = leaf

@@ -66,6 +66,8 @@ class _Verify:
         self._faults += scrub.state_faults(state)
         if not state.tip:
             self._faults.append(f"{self._folder}: there is no entry 0, so this is not a topic")
+        elif names.topic_folder(state.topic) != self._folder:
+            self._faults.append(f"{self._folder}: its chain is that of topic {state.topic!r}")
         self._check_names(state)
         records = 0
         for partition, part in enumerate(state.parts):
@@ -93,7 +95,7 @@ class _Verify:
             if state.tip in self._snapshots:
                 self._compare(state, self._snapshots[state.tip])
             name = str(names.EntryName(self._folder, state.tip))
-            data = self._store.get(name)
+            data = self._store.get(name, 0, entry_format.MAX_ENTRY_BYTES + 1)
             if data is None:
                 if state.tip <= last:
                     raise CorruptLogError(
@@ -129,12 +131,12 @@ class _Verify:
             if parsed is None:
                 continue
             try:
-                state, senders_in = snapshots.decode_snapshot(
-                    self._store.get(info.name) or b"", info.name
-                )
+                data = self._store.get(info.name, 0, snapshots.MAX_SNAPSHOT_BYTES + 1)
+                state, senders_in = snapshots.decode_snapshot(data or b"", info.name)
                 if senders_in is not None:
                     apart = str(names.LeafName(self._folder, senders_in))
-                    state = snapshots.decode_senders(state, self._store.get(apart) or b"", apart)
+                    data = self._store.get(apart, 0, snapshots.MAX_SNAPSHOT_BYTES + 1)
+                    state = snapshots.decode_senders(state, data or b"", apart)
             except CorruptLogError as error:
                 self._faults.append(f"{error} (A snapshot is a cache: delete it.)")
                 continue
@@ -172,7 +174,8 @@ class _Verify:
             uid = state.index.leaves[fence.leaf].uid
             if uid not in self._leaves:
                 name = str(names.LeafName(self._folder, uid))
-                self._leaves = {uid: snapshots.decode_leaf(self._store.get(name) or b"", name)}
+                data = self._store.get(name, 0, snapshots.MAX_LEAF_BYTES + 1)
+                self._leaves = {uid: snapshots.decode_leaf(data or b"", name)}
             leaf = self._leaves[uid]
             low, high = max(part.start, fence.base), min(part.end, fence.end)
             for i in leaf.span(partition, low, high):  # type: ignore[attr-defined]
@@ -204,7 +207,8 @@ class _Verify:
 
     def _check_inline(self, extent: Extent) -> None:
         name = str(names.EntryName(self._folder, extent.entry))
-        stored = entry_format.decode(self._store.get(name) or b"", name)
+        data = self._store.get(name, 0, entry_format.MAX_ENTRY_BYTES + 1)
+        stored = entry_format.decode(data or b"", name)
         if stored.stub:
             self._faults.append(
                 f"{name}: its rows were taken out, but offsets {extent.base} to "
@@ -218,14 +222,14 @@ class _Verify:
 
     def _check_segment(self, extent: Extent) -> None:
         name = str(names.segment_of(self._folder, extent))
-        data = self._store.get(name)
+        assert extent.segment is not None
+        data = self._store.get(name, 0, extent.segment.size + 1)
         if data is None:
             self._faults.append(
                 f"{name} is missing; it holds offsets {extent.base} to {extent.end} of "
                 f"partition {extent.partition}"
             )
             return
-        assert extent.segment is not None
         self._files += 1
         self._bytes += len(data)
         opened = segments.OpenSegment.whole(extent.segment, extent.records, name, data)

@@ -1,23 +1,16 @@
-"""From a table of records to an entry that landed.
+"""From a batch of records to an entry that landed.
 
 Invariants:
 
-1. Up to ``INLINE_BYTES`` of rows travel in the entry; more go to a segment for each
-   partition, written before the entry that names it.
-2. A batch keeps its number, its ``born``, its digest and its rows through all of its tries,
+1. A batch keeps its number, its ``born``, its digest and its rows through all of its tries,
    also from one call to the next while its fate is open.
-3. An answer is given only from the fold's word: counted, or what being void means here.
+2. An answer is given only from the fold's word: counted, or what being void means here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from ..errors import (
     CorruptLogError,
@@ -28,17 +21,15 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..format import entries as entry_format
-from ..format import rows, segments
-from ..format.entries import INLINE_BYTES, MAX_INLINE_RECORDS
-from ..format.names import segment_name
-from ..log.entry import Append, Counted, Entry, Part, Placed, Reason, SegmentRef, Void
+from ..log.entry import Append, Counted, Entry, Placed, Reason, Void
 from ..log.state import State
 from ..values import settings_of
 from .chain import Chain, Landed
-from .digest import digest_of
+from .prepared import Load, SegmentFiles
 
 CONDEMNED_TRIES = 2
 KEYS_REMEMBERED = 10_000
+DELIVERY_SECONDS = 120.0
 
 
 class Sender(NamedTuple):
@@ -47,32 +38,9 @@ class Sender(NamedTuple):
     app: str
     seq: int
     own: bool
-
-
-class Prepared(NamedTuple):
-    """Rows and their order by partition, with what an entry needs to say of them."""
-
-    table: pa.Table
-    """As it was given."""
-    order: npt.NDArray[np.int64] | None
-    """Row i of the sorted order is row ``order[i]`` of ``table``; None: nothing moves."""
-    partitions: tuple[int, ...]
-    bounds: tuple[int, ...]
-    """Rows of ``partitions[i]`` are at [bounds[i], bounds[i + 1])."""
-    ends: npt.NDArray[np.int64]
-    """Bytes of all rows before row i, and at last of all."""
-    times: npt.NDArray[np.int64]
-    digest: str
-
-    @property
-    def bytes(self) -> int:
-        return int(self.ends[-1])
-
-    def rows(self, a: int, b: int) -> pa.Table:
-        """Rows [a, b) of the sorted order."""
-        if self.order is None:
-            return self.table.slice(a, b - a)
-        return self.table.take(pa.array(self.order[a:b]))
+    reruns: bool = False
+    """Runs its batches again by itself, as Spark does: a number that counted stands for its
+    batch, whatever the rows are this time, and so does a lower one."""
 
 
 class Receipt(NamedTuple):
@@ -82,53 +50,6 @@ class Receipt(NamedTuple):
     entry: int
     duplicate: bool = False
     """It was there already, by an earlier call with the same key."""
-
-
-def prepare(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> Prepared:
-    """Say which rows go where, keeping their order within each partition. The rows themselves
-    are moved when they are written, partition by partition and in parallel."""
-    digest = digest_of(table, partition_of)
-    sizes = row_bytes(table)
-    times = rows.milliseconds(table.column("timestamp"))
-    order = None
-    if len(partition_of) > 1 and (partition_of[1:] < partition_of[:-1]).any():
-        # Sixteen bits are sorted by radix: many times faster than a comparing sort.
-        narrow = partition_of.max() < 2**16
-        order = np.argsort(
-            partition_of.astype(np.uint16) if narrow else partition_of, kind="stable"
-        )
-        partition_of, sizes, times = partition_of[order], sizes[order], times[order]
-    edges = np.flatnonzero(partition_of[1:] != partition_of[:-1]) + 1
-    bounds = (0, *edges.tolist(), len(partition_of))
-    ends = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=ends[1:])
-    partitions = tuple(int(partition_of[a]) for a in bounds[:-1])
-    return Prepared(table, order, partitions, bounds, ends, times, digest)
-
-
-def row_bytes(table: pa.Table) -> npt.NDArray[np.int64]:
-    """Bytes of each row's key and value; those of headers are shared evenly by the rows."""
-    total = np.zeros(table.num_rows, np.int64)
-    for name in ("key", "value"):
-        column = table.column(name)
-        if column.null_count < table.num_rows:
-            total += np.concatenate([_lengths(chunk) for chunk in column.chunks])
-    headers = table.column("headers")
-    if headers.null_count < table.num_rows:
-        total += headers.nbytes // table.num_rows
-    return total
-
-
-def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Length of each value of a binary array; 0 for a null."""
-    if not len(array):
-        return np.empty(0, np.int64)
-    first = array.offset
-    offsets = np.frombuffer(array.buffers()[1], np.int32)[first : first + len(array) + 1]
-    out = np.diff(offsets).astype(np.int64)
-    if array.null_count:
-        out[array.is_null().to_numpy(zero_copy_only=False)] = 0
-    return out
 
 
 class _Number(NamedTuple):
@@ -145,20 +66,34 @@ class Writer:
 
     def __init__(self, chain: Chain, pool: ThreadPoolExecutor | None) -> None:
         self.chain = chain
-        self._pool = pool
+        self._files = SegmentFiles(chain.store, chain.folder, chain.env, pool)
         self._used: dict[tuple[str, int], str] = {}
         self._open: dict[str, _Number] = {}
 
-    def append(self, prepared: Prepared, sender: Sender, hashed_with: int, life: int) -> Receipt:
+    def deliver(self, load: Load, sender: Sender, hashed_with: int, life: int) -> Receipt:
+        """Try until it is acknowledged, refused, or too late."""
+        env = self.chain.env
+        deadline = env.monotonic() + DELIVERY_SECONDS
+        pause = 0.1
+        while True:
+            try:
+                return self.append(load, sender, hashed_with, life)
+            except OffsetLogError as error:
+                if not error.may_have_landed or env.monotonic() + pause > deadline:
+                    raise
+            env.sleep(pause * (0.5 + env.chance()))
+            pause = min(5.0, 2 * pause)
+
+    def append(self, load: Load, sender: Sender, hashed_with: int, life: int) -> Receipt:
         """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
         chain = self.chain
-        if not sender.own:
-            self._used_once(prepared, sender)
+        if not (sender.own or sender.reruns):
+            self._used_once(load, sender)
         number = self._open.pop(sender.app, None)
         if number is None or number.seq != sender.seq:
             number = _Number(sender.seq, chain.state.tip, [])
         try:
-            return self._append(prepared, sender, hashed_with, life, number)
+            return self._append(load, sender, hashed_with, life, number)
         except OffsetLogError as error:
             if number.tries:
                 # Whatever went wrong this time, an earlier try may be there.
@@ -169,7 +104,7 @@ class Writer:
             raise
 
     def _append(
-        self, prepared: Prepared, sender: Sender, hashed_with: int, life: int, number: _Number
+        self, load: Load, sender: Sender, hashed_with: int, life: int, number: _Number
     ) -> Receipt:
         chain = self.chain
         born, condemned = number.born, 0
@@ -178,7 +113,7 @@ class Writer:
         while True:
             known = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
             if known is not None and sender.seq <= known.seq:
-                return self._known(prepared, sender)
+                return self._known(load, sender)
             body = Append(
                 sender.app,
                 sender.seq,
@@ -186,16 +121,16 @@ class Writer:
                 born,
                 life,
                 hashed_with,
-                prepared.digest,
+                load.digest,
                 1 if settings_of(chain.state.config).log_append_time else 0,
-                self._parts(prepared),
+                load.parts(self._files, chain.state),
             )
-            landed = self._land(body, prepared, number)
+            landed = self._land(body, load, number)
             verdict = landed.verdict
             if isinstance(verdict, Counted):
                 return Receipt(verdict.placed, -1 if landed.number is None else landed.number)
             if verdict.reason == Reason.DUPLICATE:
-                return self._known(prepared, sender)
+                return self._known(load, sender)
             chain.refresh()
             if verdict.reason == Reason.FORGOTTEN:
                 # The chain does not know this sender any more; its names still do.
@@ -210,12 +145,12 @@ class Writer:
                 number.tries.clear()
                 raise _refused(chain.state, verdict)
 
-    def _land(self, body: Append, prepared: Prepared, number: _Number) -> Landed:
+    def _land(self, body: Append, load: Load, number: _Number) -> Landed:
         chain = self.chain
         entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
         table = None
         if body.parts[0].segment is None:
-            table = _inline_table(prepared)
+            table = load.inline()
         compression = settings_of(chain.state.config).compression
         tried: list[int] = []
         data = entry_format.encode(entry, table, compression)
@@ -235,44 +170,11 @@ class Writer:
                     return Receipt(verdict.placed, at, duplicate=True)
         return None
 
-    # --- rows to parts ---------------------------------------------------------------------
-
-    def _parts(self, prepared: Prepared) -> tuple[Part, ...]:
-        runs = zip(prepared.partitions, pairs(prepared.bounds), strict=True)
-        # Rows without key and value weigh nothing, but an entry of them must stay small too.
-        if prepared.bytes <= INLINE_BYTES and prepared.table.num_rows <= MAX_INLINE_RECORDS:
-            return tuple(_part(prepared, p, a, b, None) for p, (a, b) in runs)
-        config = settings_of(self.chain.state.config)
-        pieces = [
-            (p, low, high)
-            for p, (a, b) in runs
-            for low, high in _split(prepared.ends, a, b, config.segment_bytes)
-        ]
-        born = self.chain.state.tip
-
-        def write(piece: tuple[int, int, int]) -> Part:
-            partition, low, high = piece
-            ref = self._write_segment(prepared.rows(low, high), partition, born, config.compression)
-            return _part(prepared, partition, low, high, ref)
-
-        if self._pool is None or len(pieces) == 1:
-            return tuple(write(piece) for piece in pieces)
-        return tuple(self._pool.map(write, pieces))
-
-    def _write_segment(
-        self, table: pa.Table, partition: int, born: int, compression: str
-    ) -> SegmentRef:
-        encoded = segments.encode(table, compression)
-        ref = encoded.ref(born, self.chain.env.new_id())
-        name = str(segment_name(self.chain.folder, partition, ref))
-        self.chain.store.put(name, encoded.data)
-        return ref
-
     # --- what being void means -------------------------------------------------------------
 
-    def _used_once(self, prepared: Prepared, sender: Sender) -> None:
+    def _used_once(self, load: Load, sender: Sender) -> None:
         key = (sender.app, sender.seq)
-        if self._used.setdefault(key, prepared.digest) != prepared.digest:
+        if self._used.setdefault(key, load.digest) != load.digest:
             raise InvalidRequestError(
                 f"Sequence {sender.seq} of app_id {sender.app!r} was used for other records "
                 "by this very process.",
@@ -281,16 +183,18 @@ class Writer:
         while len(self._used) > KEYS_REMEMBERED:
             del self._used[next(iter(self._used))]
 
-    def _known(self, prepared: Prepared, sender: Sender) -> Receipt:
+    def _known(self, load: Load, sender: Sender) -> Receipt:
         """The number counted before: answer with where that lies, if it is the same batch."""
         state = self.chain.state
         known = (state.own if sender.own else state.callers).get(sender.app)
         assert known is not None
-        if sender.own and (known.seq != sender.seq or known.digest != prepared.digest):
+        if sender.own and (known.seq != sender.seq or known.digest != load.digest):
             raise FencedError(
                 f"Another process sends as {sender.app}: its number {known.seq} counted.",
                 "A process that was cloned while it sent must open the log again.",
             )
+        if known.seq != sender.seq and sender.reruns:
+            return Receipt((), known.entry, duplicate=True)
         if known.seq != sender.seq:
             raise InvalidRequestError(
                 f"Sequence {sender.seq} of app_id {sender.app!r} is below {known.seq}, which "
@@ -304,34 +208,6 @@ class Writer:
                 "Restore it from a backup; 'offsetlog verify' names all faults.",
             )
         return Receipt(verdict.placed, known.entry, duplicate=True)
-
-
-def pairs(bounds: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip(bounds, bounds[1:], strict=False))
-
-
-def _part(prepared: Prepared, partition: int, a: int, b: int, ref: SegmentRef | None) -> Part:
-    times = prepared.times[a:b]
-    size = int(prepared.ends[b] - prepared.ends[a])
-    return Part(partition, b - a, size, int(times.min()), int(times.max()), ref)
-
-
-def _split(ends: npt.NDArray[np.int64], a: int, b: int, most: int) -> list[tuple[int, int]]:
-    """Rows [a, b) in pieces of about ``most`` bytes."""
-    out = []
-    while a < b:
-        cut = int(np.searchsorted(ends, ends[a] + most, side="right")) - 1
-        high = min(b, max(a + 1, cut))
-        out.append((a, high))
-        a = high
-    return out
-
-
-def _inline_table(prepared: Prepared) -> pa.Table:
-    counts = [b - a for a, b in pairs(prepared.bounds)]
-    column = np.repeat(np.array(prepared.partitions, np.int32), counts)
-    table = prepared.rows(0, prepared.bounds[-1])
-    return table.add_column(0, rows.PARTITION, pa.array(column))
 
 
 def _refused(state: State, verdict: Void) -> OffsetLogError:

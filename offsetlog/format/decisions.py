@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import CorruptLogError
+from ..errors import CorruptLogError, InvalidRequestError
 from ..log.entry import (
     RULES_VERSION,
     Append,
@@ -30,7 +30,7 @@ from ..log.entry import (
     SegmentRef,
     Trim,
 )
-from ..values import MAX_PARTITIONS, MIN_TIME
+from ..values import MAX_PARTITIONS, MIN_TIME, check_name, check_stored_config
 from . import FORMAT_VERSION, strict_json
 from .strict_json import boolean, fields, hexadecimal, integer, items, string
 
@@ -215,13 +215,33 @@ def _piece(raw: object, what: str) -> Piece:
 
 
 def _config(raw: object, what: str) -> tuple[tuple[str, str], ...]:
-    pairs = fields(raw, f"{what}: config").items()
-    return tuple(sorted((key, string(value, f"{what}: {key}")) for key, value in pairs))
+    return config_of(raw, f"{what}: config")
+
+
+def config_of(raw: object, what: str) -> tuple[tuple[str, str], ...]:
+    """A topic's config as it is stored, with values that parse."""
+    pairs = {
+        string(key, what, 249): string(value, f"{what}: {key[:60]}")
+        for key, value in fields(raw, what).items()
+    }
+    try:
+        check_stored_config(pairs)
+    except InvalidRequestError as error:
+        raise CorruptLogError(f"{what}: {error.message}") from None
+    return tuple(sorted(pairs.items()))
+
+
+def _topic(raw: object, what: str) -> str:
+    name = string(raw, what, 249)
+    try:
+        return check_name(name)
+    except InvalidRequestError as error:
+        raise CorruptLogError(f"{what}: {error.message}") from None
 
 
 def _create(raw: dict[str, Any], what: str) -> Create:
     return Create(
-        string(raw.get("topic"), f"{what}: topic", 249),
+        _topic(raw.get("topic"), f"{what}: topic"),
         integer(raw.get("partitions"), f"{what}: partitions", 1, MAX_PARTITIONS),
         _config(raw.get("config"), what),
         integer(raw.get("sees"), f"{what}: sees", -1),

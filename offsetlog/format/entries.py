@@ -26,7 +26,7 @@ _DECISION = "offsetlog.decision"
 _STUB = "offsetlog.stub"
 
 ENTRY_ROWS = pa.schema([rows.PARTITION, *rows.ROWS])
-_EMPTY = pa.schema([rows.PARTITION]).empty_table()
+_EMPTY = pa.Table.from_batches([], pa.schema([rows.PARTITION]))
 
 
 class StoredEntry:

@@ -13,16 +13,19 @@ Rules of this module:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from ..errors import CorruptLogError, OffsetLogError
 from ..group.checkpoint import from_plain, to_plain
 from ..group.facts import Fact
 from ..group.state import Table
+from ..values import MAX_OFFSET, MAX_PARTITIONS, MIN_TIME
 from . import strict_json
 
 SCHEMA = pa.schema(
@@ -44,7 +47,19 @@ SCHEMA = pa.schema(
 )
 NULLABLE = frozenset({"topic", "partition", "offset", "member"})
 _TIME = SCHEMA.get_field_index("committed_at")
-_MOST_ROWS = 5_000_000
+_MOST_ROWS = 2_000_000
+_MOST_UNFOLDED = 1024 * 1024 * 1024
+_MOST_VALUES = 8_000_000
+_MOST_NUMBER = 2**62
+_RANGES = {
+    "partition": (0, MAX_PARTITIONS - 1),
+    "offset": (0, MAX_OFFSET),
+    "committed_at": (MIN_TIME // 1000, -(MIN_TIME // 1000)),
+    "generation": (0, _MOST_NUMBER),
+    "reset": (0, _MOST_NUMBER),
+    "version": (0, _MOST_NUMBER),
+    "place": (0, 2**31 - 1),
+}
 
 
 def to_arrow(facts: Sequence[Fact]) -> pa.Table:
@@ -54,26 +69,45 @@ def to_arrow(facts: Sequence[Fact]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
+def check_size(footer: Any, where: str) -> None:
+    """Refuse a file that would unfold to more than a table of facts is."""
+    groups = (footer.row_group(i) for i in range(footer.num_row_groups))
+    unfolded = sum(group.total_byte_size for group in groups)
+    if footer.num_rows > _MOST_ROWS or unfolded > _MOST_UNFOLDED:
+        raise _strange(f"{where} would unfold to {footer.num_rows} rows and {unfolded} bytes.")
+
+
 def from_arrow(table: pa.Table, where: str) -> list[Fact]:
     """The facts of a file's rows, in the order that they lie there."""
     try:
         table = table.select(SCHEMA.names).cast(SCHEMA)
-    except (KeyError, pa.ArrowInvalid) as error:
-        raise CorruptLogError(
-            f"{where} does not hold the offsets table's columns: {error}.",
-            "Rows of this table are written by offsetlog only: delete those that are not.",
+    except (KeyError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        raise _strange(
+            f"{where} does not hold the offsets table's columns: {str(error)[:200]}."
         ) from None
     for name in SCHEMA.names:
         if name not in NULLABLE and table.column(name).null_count:
-            raise CorruptLogError(
-                f"{where} holds a row without {name!r}.",
-                "Rows of this table are written by offsetlog only: delete those that are not.",
-            )
-    columns = [c.to_pylist() for c in table.set_column(
-        _TIME, "committed_at", table.column(_TIME).cast(pa.int64())
-    ).columns]  # fmt: skip
+            raise _strange(f"{where} holds a row without {name!r}.")
+    plain = table.set_column(_TIME, "committed_at", table.column(_TIME).cast(pa.int64()))
+    for name, (low, high) in _RANGES.items():
+        found = pc.min_max(plain.column(name)).as_py()
+        scale = 1000 if name == "committed_at" else 1
+        if (
+            found["min"] is not None
+            and not low * scale <= found["min"] <= found["max"] <= high * scale
+        ):
+            raise _strange(f"{where} holds a row whose {name!r} is out of range.")
+    try:
+        columns = [column.to_pylist() for column in plain.columns]
+    except UnicodeDecodeError:
+        raise _strange(f"{where} holds text that is no UTF-8.") from None
     columns[_TIME] = [us // 1000 for us in columns[_TIME]]
     return [Fact(*row) for row in zip(*columns, strict=True)]
+
+
+def _strange(message: str) -> CorruptLogError:
+    hint = "Rows of this table are written by offsetlog only: delete those that are not."
+    return CorruptLogError(message, hint)
 
 
 POSITIONS = pa.schema(
@@ -134,6 +168,7 @@ def decode_facts(data: bytes, where: str) -> tuple[Fact, ...]:
     return tuple(_fact(row, where) for row in rows)
 
 
+_HALVES = re.compile("[\ud800-\udfff]")
 _SORTS = (str, (str, None), (int, None), (int, None), str, int, int, int, (str, None), str, str,
           int, int)  # fmt: skip
 
@@ -144,9 +179,19 @@ def _fact(row: object, where: str) -> Fact:
         raise CorruptLogError(f"{where}: a fact has {len(values)} fields.")
     for value, sort in zip(values, _SORTS, strict=True):
         allowed: Any = sort if isinstance(sort, tuple) else (sort,)
-        if (None if value is None else type(value)) not in allowed:
-            raise CorruptLogError(f"{where}: {str(value)[:60]!r} is out of place in a fact.")
-    return Fact(*values)
+        if (None if value is None else type(value)) not in allowed or not _writable(value):
+            raise CorruptLogError(f"{where}: {ascii(value)[:60]} is out of place in a fact.")
+    fact = Fact(*values)
+    for name, (low, high) in _RANGES.items():
+        number = getattr(fact, name)
+        if number is not None and not low <= number <= high:
+            raise CorruptLogError(f"{where}: a fact's {name} is out of range.")
+    return fact
+
+
+def _writable(value: object) -> bool:
+    """JSON can spell halves of characters, which no other text can hold."""
+    return not isinstance(value, str) or value.isascii() or not _HALVES.search(value)
 
 
 # --- checkpoints ---------------------------------------------------------------------------
@@ -171,7 +216,9 @@ def _sealed(body: dict[str, Any]) -> bytes:
 
 
 def _opened(data: bytes, where: str) -> dict[str, Any]:
+    if len(data) > strict_json.MAX_BYTES:
+        raise CorruptLogError(f"{where}: {len(data)} bytes, at most {strict_json.MAX_BYTES}.")
     seal, _, body = data.partition(b"\n")
     if seal.decode("latin-1") != xxhash.xxh3_64_hexdigest(body):
         raise CorruptLogError(f"{where} is not what was written: its checksum differs.")
-    return strict_json.fields(strict_json.loads(body, where), where)
+    return strict_json.fields(strict_json.loads(body, where, max_values=_MOST_VALUES), where)

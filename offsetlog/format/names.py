@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..errors import InvalidRequestError
 from ..log.entry import SegmentRef
 from ..log.extents import Extent
-from ..values import canonical_name
+from ..values import canonical_name, check_name
 
 ROOT_FILE = "_offsetlog.json"
 BUCKET_ENTRIES = 10_000
@@ -28,6 +29,14 @@ _PARTITION = re.compile(r"partition=(0|[1-9][0-9]{0,8})", re.ASCII)
 def topic_folder(topic: str) -> str:
     """The folder of a topic: names that may not exist side by side share it."""
     return canonical_name(topic)
+
+
+def is_topic_folder(name: str) -> bool:
+    """Whether a folder of a root may be a topic's. What is not is somebody else's."""
+    try:
+        return canonical_name(check_name(name)) == name
+    except InvalidRequestError:
+        return False
 
 
 class EntryName(NamedTuple):

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 _M = np.uint32(0x5BD1E995)
 _SEED = np.uint32(0x9747B28C)
+FEW = 8
+"""So many keys are hashed one by one: setting up arrays would take longer."""
 
 
 def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDArray[np.int32]:
@@ -33,6 +35,8 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
     """The 32-bit murmur2 of each value of a binary array."""
     if not len(keys):
         return np.empty(0, np.uint32)
+    if len(keys) <= FEW and keys.nbytes <= 64 * FEW:
+        return np.array([_hash_one(key or b"") for key in keys.to_pylist()], np.uint32)
     keys = keys.cast(pa.binary())
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1]
     raw = keys.buffers()[2]
@@ -74,3 +78,19 @@ def _hash(
     h *= _M
     h ^= h >> np.uint32(15)
     return h
+
+
+def _hash_one(key: bytes | str) -> int:
+    """murmur2 of one value."""
+    data = key.encode() if isinstance(key, str) else key
+    m, mask = 0x5BD1E995, 0xFFFFFFFF
+    h = 0x9747B28C ^ len(data)
+    whole = len(data) & ~3
+    for at in range(0, whole, 4):
+        k = int.from_bytes(data[at : at + 4], "little") * m & mask
+        k = (k ^ k >> 24) * m & mask
+        h = h * m & mask ^ k
+    if whole < len(data):
+        h = (h ^ int.from_bytes(data[whole:], "little")) * m & mask
+    h = (h ^ h >> 13) * m & mask
+    return h ^ h >> 15

@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,12 @@ OFFSET = pa.field("offset", pa.int64())
 
 ROW_GROUP_RECORDS = 65_536
 ROW_GROUP_BYTES = 64 * 1024 * 1024
+SAMPLE_BYTES = 64 * 1024
+SAMPLES = 4
+WORTH = 0.95
+"""A codec that leaves more than this part of the bytes is not worth its time."""
+_LEAVES = {"headers": ("headers.list.element.key", "headers.list.element.value")}
+"""Parquet's names for the leaves of a nested column."""
 
 
 def compact(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
@@ -71,6 +77,12 @@ _FIELDS: dict[str, pa.Field] = {
 }
 
 
+def as_arrow(numbers: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
+    """Numbers as they lie in memory. ``pa.array`` would import pandas first, which takes longer
+    than all else that a small read does."""
+    return pa.Array.from_buffers(kind, len(numbers), [None, pa.py_buffer(numbers)])
+
+
 def milliseconds(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """A timestamp column as the integers that it is made of."""
     one = column.num_chunks == 1
@@ -79,17 +91,60 @@ def milliseconds(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     return out
 
 
-def writer(sink: Any, schema: pa.Schema, compression: str) -> pq.ParquetWriter:
+def writer(
+    sink: Any, schema: pa.Schema, compression: str, plain: Sequence[str] = ()
+) -> pq.ParquetWriter:
+    """Writes a file of records; the columns in ``plain`` are not compressed."""
+    packed = [
+        leaf for name in schema.names if name not in plain for leaf in _LEAVES.get(name, (name,))
+    ]
     level = 1 if compression == "zstd" else None
     return pq.ParquetWriter(
         sink,
         schema,
-        compression=compression,
-        compression_level=level,
+        compression=dict.fromkeys(packed, compression) if plain else compression,
+        compression_level=dict.fromkeys(packed, level) if plain and level else level,
         use_dictionary=False,
         write_statistics=["timestamp"] if "timestamp" in schema.names else False,
         store_schema=False,
     )
+
+
+def incompressible(table: pa.Table, compression: str) -> list[str]:
+    """The columns that a codec would work on for nothing: what is encrypted, random or packed
+    already. Told from samples, so it costs next to nothing."""
+    found = []
+    for name in ("key", "value") if compression != "none" else ():
+        if name in table.schema.names:
+            column = table.column(name)
+            size, sample = _sample(column.chunks)
+            if len(sample) >= SAMPLE_BYTES // 2:
+                packed = len(pa.compress(sample, compression)) / len(sample) * size
+                # Lengths, four bytes each, nearly vanish.
+                lengths = 4 * len(column)
+                if packed + 0.1 * lengths > WORTH * (size + lengths):
+                    found.append(name)
+    return found
+
+
+def _sample(chunks: Sequence[pa.Array]) -> tuple[int, bytes]:
+    """The bytes of all values, and some of them from all over the column."""
+    ranges = []
+    for chunk in chunks:
+        _, offsets, data = chunk.buffers()
+        if len(chunk) and data is not None:
+            ends = np.frombuffer(offsets, np.int32)
+            low, high = int(ends[chunk.offset]), int(ends[chunk.offset + len(chunk)])
+            ranges.append((memoryview(data), low, high))
+    size = sum(high - low for _, low, high in ranges)
+    step = max(1, len(ranges) // SAMPLES)
+    some = ranges[step // 2 :: step][:SAMPLES]
+    out = []
+    for data, low, high in some:
+        most = SAMPLE_BYTES // len(some)
+        at = low + max(0, high - low - most) // 2
+        out.append(data[at : min(high, at + most)])
+    return size, b"".join(out)
 
 
 def open_parquet(source: Any, what: str) -> pq.ParquetFile:

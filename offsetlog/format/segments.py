@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-import io
 import mmap
 from collections.abc import Callable
 from typing import NamedTuple
@@ -33,12 +32,17 @@ Fetch = Callable[[int, int], Buffer]
 
 
 class EncodedSegment(NamedTuple):
-    data: bytes
+    buffer: memoryview
+    """The file, where Parquet wrote it."""
     foot: int
     sum: str
 
+    @property
+    def data(self) -> bytes:
+        return bytes(self.buffer)
+
     def ref(self, born: int, uid: str) -> SegmentRef:
-        return SegmentRef(born, uid, len(self.data), self.foot, self.sum)
+        return SegmentRef(born, uid, len(self.buffer), self.foot, self.sum)
 
 
 class Group(NamedTuple):
@@ -50,45 +54,37 @@ class Group(NamedTuple):
     records: int
 
 
-class _Sink(io.RawIOBase):
-    """Collects what Parquet writes, and keeps a running sum since the last ``cut``."""
-
-    def __init__(self) -> None:
-        self.chunks: list[bytes] = []
-        self.length = 0
-        self._sum = xxhash.xxh3_64()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        self.chunks.append(bytes(data))
-        self._sum.update(data)
-        self.length += len(data)
-        return len(data)
-
-    def cut(self) -> str:
-        told: str = self._sum.hexdigest()
-        self._sum.reset()
-        return told
-
-
 def encode(table: pa.Table, compression: str) -> EncodedSegment:
     """A segment of the records of ``table``: the columns of ``ROWS``, and ``offset`` if it is
     a rewritten one."""
     table = rows.compact(table)
-    sink = _Sink()
-    out = rows.writer(sink, table.schema, compression)
-    sink.cut()
-    start, groups = sink.length, []
+    # Sums of row groups go into the footer, so their bytes must be at hand before the file is
+    # complete: it grows in memory of our own. Pages that are not touched cost nothing.
+    room = table.nbytes + table.nbytes // 4 + 1024 * 1024
+    while True:
+        try:
+            return _encode(table, compression, pa.allocate_buffer(room))
+        except OSError as error:
+            if "out of bounds" not in str(error):
+                raise
+            room *= 2
+
+
+def _encode(table: pa.Table, compression: str, memory: pa.Buffer) -> EncodedSegment:
+    sink, view = pa.FixedSizeBufferWriter(memory), memoryview(memory)
+    out = rows.writer(sink, table.schema, compression, rows.incompressible(table, compression))
+    start, groups = sink.tell(), []
     for piece in row_groups(table):
         out.write_table(piece, row_group_size=max(1, piece.num_rows))
-        groups.append([start, sink.length, sink.cut(), piece.num_rows])
-        start = sink.length
+        end = sink.tell()
+        groups.append([start, end, xxhash.xxh3_64_hexdigest(view[start:end]), piece.num_rows])
+        start = end
     told = strict_json.dumps(groups).decode()
     out.add_key_value_metadata({_VERSION: str(FORMAT_VERSION), _GROUPS: told})
     out.close()
-    return EncodedSegment(b"".join(sink.chunks), sink.length - start, sink.cut())
+    end = sink.tell()
+    foot = view[start:end]
+    return EncodedSegment(view[:end], len(foot), xxhash.xxh3_64_hexdigest(foot))
 
 
 def row_groups(table: pa.Table) -> list[pa.Table]:
@@ -150,6 +146,11 @@ class OpenSegment:
                 out.append(table.slice(low, high - low))
         return out
 
+    def check(self) -> None:
+        """Fetch and check all of it, in whatever thread there is time for that."""
+        for i in range(len(self.groups)):
+            self._load(i)
+
     def newest(self, i: int) -> int:
         """The greatest timestamp in row group ``i``, or more: what the checked footer says."""
         group = self._file.metadata.row_group(i)
@@ -170,7 +171,7 @@ class OpenSegment:
         names = self._file.schema_arrow.names
         stored = [name for name in columns if name in names]
         try:
-            table = self._file.read_row_group(i, columns=stored or ["value"])
+            table = self._file.read_row_group(i, columns=stored or ["timestamp"])
         except (pa.ArrowException, OSError) as error:
             raise CorruptLogError(f"{self.name}: {rows.first_line(error)}") from None
         if table.num_rows != self.groups[i].records:

@@ -24,6 +24,7 @@ from ..log.entry import RULES_VERSION
 from ..log.index import MAX_LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
 from ..log.state import PartitionState, Replaced, State
 from . import FORMAT_VERSION, rows, seal, strict_json
+from .decisions import config_of
 from .strict_json import boolean, fields, hexadecimal, integer, items, string
 
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
@@ -58,7 +59,14 @@ def _whatever_is_wrong(name: str) -> Iterator[None]:
     """Shapes and types that a sealed file of ours never has: only a forged one does."""
     try:
         yield
-    except (ValueError, TypeError, LookupError, OSError, pa.ArrowException) as error:
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        OSError,
+        pa.ArrowException,
+    ) as error:
         raise CorruptLogError(f"{name} cannot be read: {rows.first_line(error)}") from None
 
 
@@ -157,7 +165,6 @@ def _state(told: dict[str, Any], index: Index, name: str) -> State:
     ends = [integer(e, name) for e in items(told.get("ends"), name)]
     if len(starts) != len(ends):
         raise CorruptLogError(f"{name} has {len(starts)} log starts and {len(ends)} log ends.")
-    config = fields(told.get("config"), name)
     return State(
         tip=index.seq,
         hash=hexadecimal(told.get("hash"), name, 32),
@@ -165,7 +172,7 @@ def _state(told: dict[str, Any], index: Index, name: str) -> State:
         alive=boolean(told.get("alive"), name),
         life=integer(told.get("life"), name, -1),
         head=integer(told.get("head"), name, -1),
-        config=tuple(sorted((key, string(value, name)) for key, value in config.items())),
+        config=config_of(told.get("config"), f"{name}: config"),
         partitions=integer(told.get("partitions"), name, 0, len(ends)),
         parts=tuple(PartitionState(s, e) for s, e in zip(starts, ends, strict=True)),
         floor=integer(told.get("floor"), name),

@@ -10,11 +10,17 @@ Rules of this module:
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from ..errors import CorruptLogError
 
 MAX_BYTES = 64 * 1024 * 1024
+MAX_VALUES = 4_000_000
+"""Of one text. A byte of brackets can become a hundred bytes of memory."""
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_STRINGS = re.compile(_STRING, re.DOTALL)
+_BLOCKS = re.compile(rb'(?:[^"]++|' + _STRING + rb"){1,50000}+", re.DOTALL)
 
 
 class _Refused(ValueError):
@@ -39,10 +45,15 @@ def dumps(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
 
 
-def loads(data: bytes | str, what: str, max_bytes: int = MAX_BYTES) -> Any:
+def loads(
+    data: bytes | str, what: str, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES
+) -> Any:
     """The value, or ``CorruptLogError`` that names ``what``."""
     if len(data) > max_bytes:
         raise CorruptLogError(f"{what}: {len(data)} bytes of JSON, at most {max_bytes} are read.")
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+    if _values(raw) > max_values and _more_than(raw, max_values):
+        raise CorruptLogError(f"{what}: more than {max_values} values in one JSON text.")
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         return _decoder.decode(text)
@@ -50,6 +61,20 @@ def loads(data: bytes | str, what: str, max_bytes: int = MAX_BYTES) -> Any:
         raise CorruptLogError(f"{what}: the JSON is nested too deeply.") from None
     except ValueError as error:
         raise CorruptLogError(f"{what}: not the JSON that was expected: {error}.") from None
+
+
+def _values(text: bytes) -> int:
+    return sum(map(text.count, (b",", b"[", b"{")))
+
+
+def _more_than(text: bytes, most: int) -> bool:
+    """The same without what stands in strings. Only what is suspicious is looked at so closely."""
+    found = 0
+    for block in _BLOCKS.finditer(text):
+        found += _values(_STRINGS.sub(b"", block[0]))
+        if found > most:
+            return True
+    return False  # What is left over is half a string, which is no JSON.
 
 
 def fields(value: object, what: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeGuard
 
 from ..errors import InvalidRequestError
-from ..values import MAX_OFFSET
+from ..values import MAX_OFFSET, MAX_PARTITIONS
 
 RULES_VERSION = 1
 """Version of the rules by which facts are folded, the assignment among them. All members
@@ -173,7 +173,9 @@ def decode_topic(text: str) -> TopicView | None:
     if data is None:
         return None
     partitions, tip = data.get("partitions"), data.get("tip")
-    if not whole(partitions) or not whole(tip) or partitions < 0 or tip < 0:
+    if not whole(partitions) or not whole(tip) or tip < 0:
+        return None
+    if not 0 <= partitions <= MAX_PARTITIONS:
         return None
     return TopicView(partitions, tip)
 
@@ -226,6 +228,19 @@ def check_position(partition: Partition, said: OffsetAndMetadata) -> None:
         )
 
 
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number here")
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant)
+
+
 def _dump(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
@@ -234,7 +249,7 @@ def _load(text: str) -> dict[str, Any] | None:
     if len(text) > MAX_TEXT:
         return None
     try:
-        data = json.loads(text)
+        data = _strict.decode(text)
     except (ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) else None

@@ -74,32 +74,35 @@ def group_lag(
     for partition, position in sorted(group.positions.items()):
         held = group.holders.get(partition)
         member = owner.name if owner is not None else held.member if held is not None else None
-        span = spans.get(partition)
-        if span is None:
-            start = end = records = size = seconds = None
-            expired, out = 0, False
-        else:
-            start, end = span
-            records = max(end - max(position.offset, start), 0)
-            size, seconds = _depth(records, behind.get(partition, Behind()), now_ms)
-            expired = max(min(start, end) - position.offset, 0)
-            out = not start <= position.offset <= end
-        lines.append(
-            Lag(
-                *partition,
-                position.offset,
-                start,
-                end,
-                records,
-                size,
-                seconds,
-                expired,
-                out,
-                member,
-                position.metadata,
-            )
-        )
+        found = spans.get(partition), behind.get(partition, Behind())
+        line = _line(partition, position.offset, *found, now_ms)
+        lines.append(line._replace(member=member, metadata=position.metadata))
     return tuple(lines)
+
+
+def positions_lag(
+    positions: Mapping[Partition, int],
+    spans: Mapping[Partition, Span],
+    behind: Mapping[Partition, Behind],
+    now_ms: int,
+) -> tuple[Lag, ...]:
+    """The same for positions that belong to no group."""
+    return tuple(
+        _line(partition, at, spans.get(partition), behind.get(partition, Behind()), now_ms)
+        for partition, at in sorted(positions.items())
+    )
+
+
+def _line(partition: Partition, at: int, span: Span | None, behind: Behind, now_ms: int) -> Lag:
+    topic, number = partition
+    if span is None:
+        return Lag(topic, number, at, None, None, None, None, None, 0, False, None, "")
+    start, end = span
+    records = max(end - max(at, start), 0)
+    size, seconds = _depth(records, behind, now_ms)
+    expired = max(min(start, end) - at, 0)
+    out = not start <= at <= end
+    return Lag(topic, number, at, start, end, records, size, seconds, expired, out, None, "")
 
 
 def _depth(records: int, behind: Behind, now_ms: int) -> tuple[int | None, float | None]:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ..errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from .extents import Extent
-from .index import Fence, Leaf
+from .index import Fence, Leaf, visible
 from .state import State
 
 
@@ -29,6 +29,17 @@ class Piece(NamedTuple):
     extent: Extent
     start: int
     end: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all offsets of the file."""
+        return self.end - self.start == self.extent.end - self.extent.base
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes of records these are."""
+        extent = self.extent
+        return extent.bytes * (self.end - self.start) // max(1, extent.end - extent.base)
 
 
 Leaves = Mapping[str, Leaf]
@@ -73,7 +84,7 @@ def plan(
         out.append(piece)
         at = piece.end
         records += piece.end - piece.start
-        size += found.bytes * (piece.end - piece.start) // max(1, found.end - found.base)
+        size += piece.bytes
         full = max_records is not None and records >= max_records
         if full or (max_bytes is not None and size >= max_bytes):
             return tuple(out)
@@ -92,6 +103,27 @@ def extents(
             return found
         out.append(found)
     return tuple(out)
+
+
+def live_fences(state: State) -> dict[str, list[Fence]]:
+    """For each leaf what of it is live: neither trimmed, nor replaced since it was stored.
+
+    With the tail that is all there is: a hole is ``CorruptLogError``."""
+    out: dict[str, list[Fence]] = {}
+    for partition, part in enumerate(state.parts):
+        young = part.tail.overlapping(part.start, part.end)
+        fences = visible(state.index.fences(partition, part.start, part.end), part.start, young)
+        at = part.start
+        told = [(fence.base, fence.end) for fence in fences] + [(e.base, e.end) for e in young]
+        for base, end in sorted(told):
+            if base > at:
+                raise _hole(state, partition, at)
+            at = max(at, end)
+        if at < part.end:
+            raise _hole(state, partition, at)
+        for fence in fences:
+            out.setdefault(state.index.leaves[fence.leaf].uid, []).append(fence)
+    return out
 
 
 def _extents(

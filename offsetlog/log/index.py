@@ -9,6 +9,8 @@ Rules of this module:
 3. The logical content of an index is a pure function of the chain up to ``seq``; how it is
    split into leaves is the choice of whoever published it.
 4. Publishing rewrites only small young leaves, so it costs the same at any size of the log.
+   Upkeep sorts full ones, each once: those of one time and all partitions become those of a few
+   partitions and a longer time, which need one fence each in place of one for each partition.
 5. Columns are arrays of machine integers: 10^6 segments must not become 10^6 objects.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -30,6 +33,11 @@ LEAF_EXTENTS = MAX_LEAF_EXTENTS // 2
 """The most that is put into one: a lookup reads one or two of them whole."""
 FULL_LEAF = LEAF_EXTENTS // 2
 """A leaf of this many is left alone from then on."""
+
+SORTED_AT_ONCE = 16
+"""So many leaves are sorted together: each then holds that part of the partitions."""
+FEW_PARTITIONS = 4
+"""A leaf of so many, or of a quarter of all, is not worth sorting."""
 
 INLINE, WRITTEN, REWRITTEN = 0, 1, 2
 _WIDTHS = {"ids": 16, "sums": 8}
@@ -116,6 +124,16 @@ class Leaf(NamedTuple):
         return range(
             bisect_right(self.end, start, low, high), bisect_left(self.base, end, low, high)
         )
+
+
+def inline_of(leaf: Leaf, span: range) -> list[int]:
+    """Positions in a span whose rows lie in the chain."""
+    return [i for i in span if leaf.kind[i] == INLINE]
+
+
+def segments_of(leaf: Leaf, span: range) -> list[int]:
+    """Positions in a span whose rows lie in segments."""
+    return [i for i in span if leaf.kind[i] != INLINE]
 
 
 def leaf_of(extents: Sequence[Extent]) -> Leaf:
@@ -217,6 +235,19 @@ def leaves_to_merge(index: Index, added: int) -> list[int]:
     return taken
 
 
+def leaves_to_sort(index: Index) -> list[int]:
+    """Leaves to be taken together so that each new one holds few partitions: full ones of many
+    partitions, the oldest first, and all that are not full. None when they are too few yet."""
+    runs = set(zip(index.leaf, index.partition, strict=True))
+    held = Counter(leaf for leaf, _ in runs)
+    most = max(FEW_PARTITIONS, len(set(index.partition)) // 4)
+    full = [i for i, ref in enumerate(index.leaves) if ref.extents >= FULL_LEAF]
+    wide = [i for i in full if held[i] > most][:SORTED_AT_ONCE]
+    if len(wide) < SORTED_AT_ONCE:
+        return []
+    return sorted({*range(len(index.leaves))} - {*full} | {*wide})
+
+
 def publish(
     index: Index,
     seq: int,
@@ -227,7 +258,8 @@ def publish(
     """The index with the extents of ``tails`` in it.
 
     ``tails`` gives, for each partition, its log start offset and its extents since
-    ``index.seq``; ``merged`` holds the loaded leaves that ``leaves_to_merge`` asked for.
+    ``index.seq``; ``merged`` holds the loaded leaves that ``leaves_to_merge`` or
+    ``leaves_to_sort`` asked for.
     """
     fresh: list[_Source] = []
     kept: list[range | list[Fence]] = []
@@ -239,9 +271,9 @@ def publish(
             if young:
                 fresh.append(_Source(young[0].base, leaf_of(young), range(len(young))))
             continue
-        visible = _visible([index.fence(i) for i in span], start, young)
-        kept.append([fence for fence in visible if fence.leaf not in merged])
-        fresh += _sources(young, [f for f in visible if f.leaf in merged], merged)
+        seen = visible([index.fence(i) for i in span], start, young)
+        kept.append([fence for fence in seen if fence.leaf not in merged])
+        fresh += _sources(young, [f for f in seen if f.leaf in merged], merged)
     refs, fences, leaves = _new_leaves(fresh, uids)
     used = _used_leaves(index, kept)
     position = {old: new for new, old in enumerate(used)}
@@ -308,7 +340,7 @@ def _assemble(
     return [columns[name] for name in names]
 
 
-def _visible(fences: list[Fence], start: int, young: list[Extent]) -> list[Fence]:
+def visible(fences: list[Fence], start: int, young: list[Extent]) -> list[Fence]:
     """What is left of old fences above ``start`` and outside the young extents' ranges."""
     if not fences:
         return []

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .extents import Extent
+from .index import INLINE, Leaf
 
 MIN_FILES = 8
 
@@ -33,12 +34,13 @@ class RewritePlan(NamedTuple):
 def plan_rewrites(
     extents: Iterable[Extent], log_start: int, target_bytes: int, min_files: int = MIN_FILES
 ) -> Iterator[RewritePlan]:
-    """The runs of one partition's extents, given in order, that are worth rewriting."""
+    """The runs of one partition's extents that are worth rewriting. They are given in order;
+    large ones may be left out."""
     group: list[Extent] = []
     size = 0
     for extent in extents:
         large = extent.bytes >= target_bytes // 2 and not extent.inline
-        split = bool(group) and group[-1].ts_type != extent.ts_type
+        split = bool(group) and (group[-1].ts_type, group[-1].end) != (extent.ts_type, extent.base)
         # A run must be live as a whole: one that the log start cuts waits until it is gone.
         if large or split or extent.base < log_start:
             yield from _worth(group, size, target_bytes, min_files)
@@ -51,6 +53,12 @@ def plan_rewrites(
             yield from _worth(group, size, target_bytes, min_files)
             group, size = [], 0
     yield from _worth(group, size, target_bytes, min_files)
+
+
+def small_ones(leaf: Leaf, span: range, target_bytes: int) -> list[int]:
+    """Positions of the extents in a leaf's span that a rewrite may take."""
+    kinds, sizes, least = leaf.kind, leaf.bytes, target_bytes // 2
+    return [i for i in span if sizes[i] < least or kinds[i] == INLINE]
 
 
 def _worth(

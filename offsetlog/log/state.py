@@ -82,8 +82,9 @@ EMPTY_STATE = State()
 
 
 def rebase(state: State, index: Index) -> State:
-    """The same state upon a newer stored index: its tails keep only what came after it."""
-    if index.seq <= state.index.seq or index.seq > state.tip:
+    """The same state upon a newer stored index, or another one of the same entries: its tails
+    keep only what came after it."""
+    if index.seq < state.index.seq or index.seq > state.tip:
         return state
     parts = tuple(
         part._replace(tail=part.tail.since(index.seq)) if len(part.tail) else part

@@ -70,6 +70,9 @@ class DeltaReading(Beats):
     def _log_name(self, version: int) -> str:
         return self._name(f"{LOG}/{version:020d}.json")
 
+    def _log_entry(self, version: int) -> bytes | None:
+        return self.store.get(self._log_name(version), 0, MOST_LOG_BYTES + 1)
+
     def _exists(self) -> bool:
         if self._id:
             return True
@@ -130,7 +133,7 @@ class DeltaReading(Beats):
             return self._read_all(since)
         facts: list[Fact] = []
         version = since
-        while (data := self.store.get(self._log_name(version + 1))) is not None:
+        while (data := self._log_entry(version + 1)) is not None:
             version += 1
             found = self._added(data, version)
             if found is None:
@@ -154,13 +157,17 @@ class DeltaReading(Beats):
         """The facts of one version; None when a file of it is gone, since it was compacted."""
         where = self._log_name(version)
         if len(data) > MOST_LOG_BYTES:
-            raise CorruptLogError(f"{where} holds {len(data)} bytes, which no append writes.")
+            raise CorruptLogError(f"{where} holds more than {MOST_LOG_BYTES} bytes.")
         paths: list[str] = []
         rewrites = False
         for line in data.splitlines():
             action = strict_json.fields(strict_json.loads(line, where, MOST_LOG_BYTES), where)
             rewrites = rewrites or "remove" in action
+            if "protocol" in action or "metaData" in action:
+                return None  # Whether it can be read at all is seen where it is opened.
             add = action.get("add")
+            if add is not None and not isinstance(add, dict):
+                raise CorruptLogError(f"{where}: an object was expected.")
             if isinstance(add, dict) and add.get("dataChange", True):
                 paths.append(strict_json.string(add.get("path"), where, 8192))
         facts: list[Fact] = []
@@ -198,9 +205,10 @@ class DeltaReading(Beats):
             file = pq.ParquetFile(pa.BufferReader(data))
             if _newest(file.metadata) <= since:
                 return []
+            fact_rows.check_size(file.metadata, name)
             table = file.read()
         except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptLogError(f"{name} does not read: {error}.") from None
+            raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
         found = fact_rows.from_arrow(table, name)
         return [fact for fact in found if fact.version > since]
 

@@ -19,7 +19,8 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 from offsetlog.errors import (
     InvalidRequestError,
@@ -38,9 +39,11 @@ from offsetlog.storage.local_files import (
     WRITE,
     Folder,
     Temporary,
+    check_is_file,
     entries,
     make_root,
     read_range,
+    read_view,
     remove,
     step,
     symlink_error,
@@ -57,6 +60,7 @@ from offsetlog.storage.paths import (
 from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
 from offsetlog.storage.redact import Redactor
 
+T = TypeVar("T")
 _KEPT_FOLDERS = 64
 
 
@@ -79,6 +83,7 @@ class _LocalOffer:
                     self._file.link(folder, last)
                     break
                 except FileExistsError:
+                    check_is_file(folder, last, name)
                     return Conflict()
                 except OSError as error:
                     if again or error.errno not in (errno.ENOENT, errno.EXDEV):
@@ -129,6 +134,7 @@ class LocalStore:
     """A root on a local disk. It may not exist yet: the first write makes it."""
 
     is_local = True
+    takes_buffers = True
 
     def __init__(self, root: str, *, unnamed_temporaries: bool = True) -> None:
         if not HAS_OPEN_FOLDERS:
@@ -147,7 +153,7 @@ class LocalStore:
     def offer(self, data: bytes, beside: str) -> _LocalOffer:
         return _LocalOffer(self, data, beside)
 
-    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+    def put(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
         folder_name, last = split(name)
         with self._errors("write", name):
             folder = self._writable(folder_name)
@@ -213,6 +219,16 @@ class LocalStore:
     # -- reading
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        return self._read(read_range, name, start, end)
+
+    def view(
+        self, name: str, start: int | None = None, end: int | None = None
+    ) -> memoryview | None:
+        return self._read(read_view, name, start, end)
+
+    def _read(
+        self, read: Callable[[int, int, int], T], name: str, start: int | None, end: int | None
+    ) -> T | None:
         folder_name, last = split(name)
         check_range(start, end)
         with self._errors("read", name):
@@ -225,7 +241,7 @@ class LocalStore:
                     return None
                 size = status.st_size
                 first = 0 if start is None else start if start >= 0 else max(0, size + start)
-                return read_range(fd, first, size if end is None else min(end, size))
+                return read(fd, first, size if end is None else min(end, size))
             finally:
                 os.close(fd)
 
@@ -344,7 +360,9 @@ class LocalStore:
                 return written(Temporary(fd, folder, None), data, durable=True)
         return self._named_temporary(folder, data, durable=True)
 
-    def _named_temporary(self, folder: Folder, data: bytes, durable: bool) -> Temporary:
+    def _named_temporary(
+        self, folder: Folder, data: bytes | memoryview, durable: bool
+    ) -> Temporary:
         name = temporary_name()
         fd = os.open(name, WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666, dir_fd=folder.fd)
         return written(Temporary(fd, folder, name), data, durable)

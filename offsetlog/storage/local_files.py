@@ -80,7 +80,7 @@ class Temporary:
             os.close(fd)
 
 
-def written(temporary: Temporary, data: bytes, durable: bool) -> Temporary:
+def written(temporary: Temporary, data: bytes | memoryview, durable: bool) -> Temporary:
     try:
         rest = memoryview(data)
         while len(rest):
@@ -105,6 +105,22 @@ def read_range(fd: int, start: int, end: int) -> bytes:
         pieces.append(piece)
         at += len(piece)
     return b"".join(pieces)
+
+
+def read_view(fd: int, start: int, end: int) -> memoryview:
+    """The bytes in Arrow's memory, which is kept for the next file: fresh memory for each costs
+    as much as the reading."""
+    import pyarrow as pa
+
+    size = max(0, end - start)
+    memory = memoryview(pa.allocate_buffer(size)).cast("B")
+    at = 0
+    while at < size:
+        count = os.preadv(fd, [memory[at : at + _CHUNK]], start + at)
+        if not count:
+            break
+        at += count
+    return memory[:at]
 
 
 def entries(folder: Folder) -> Iterator[tuple[str, os.stat_result]]:
@@ -182,6 +198,21 @@ def _is_folder(at: Folder, part: str) -> bool:
         return stat.S_ISDIR(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode)
     except OSError:
         return False
+
+
+def check_is_file(folder: Folder, last: str, name: str) -> None:
+    """A name that is taken by something else than a file would look free and taken for ever."""
+    try:
+        mode = os.stat(last, dir_fd=folder.fd, follow_symlinks=False).st_mode
+    except FileNotFoundError:
+        return
+    # A link is told of by name when it is read.
+    if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+        raise StorageError(
+            f"{check_name(name)!r} is taken by something that is no file.",
+            "Nothing but offsetlog writes under its root: remove it.",
+            retryable=False,
+        )
 
 
 def symlink_error(name: str) -> StorageError:

@@ -103,8 +103,8 @@ class Beats:
         self.store.put(self._beat_name(member), text.encode(), durable=False)
 
     def look_at_beat(self, member: str) -> str | None:
-        data = self.store.get(self._beat_name(member))
-        return None if data is None else data[:256].decode("utf-8", "replace")
+        data = self.store.get(self._beat_name(member), 0, 256)
+        return None if data is None else data.decode("utf-8", "replace")
 
     def forget_beat(self, member: str) -> None:
         self.store.delete([self._beat_name(member)])

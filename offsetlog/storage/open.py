@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import json
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -84,6 +85,18 @@ def open_store(url: str, *, single_writer: bool = False, **storage_options: Any)
     if way is not None:
         return _proven(way, protocol, url, storage_options)
     return _unproven(protocol, chained, url, storage_options, single_writer)
+
+
+def parse_option(text: str) -> Any:
+    """A storage option as text: true and false, and JSON objects and lists; else text."""
+    if text in ("true", "false"):
+        return text == "true"
+    if text[:1] in ("{", "["):
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+    return text
 
 
 def _protocol(url: str) -> tuple[str, bool]:

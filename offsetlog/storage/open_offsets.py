@@ -155,3 +155,9 @@ _SCHEMES = {
     "az": ("az", _azure),
     "adl": ("az", _azure),
 }
+
+
+def delta_address(port: OffsetsPort) -> str | None:
+    """Where other readers of Delta find the table: a path or a URL; None where it is a chain."""
+    uri = getattr(port, "_uri", None)
+    return None if uri is None else str(uri)

@@ -74,7 +74,9 @@ class Store(Protocol):
     def put(self, name: str, data: bytes, durable: bool = True) -> None:
         """Create or atomically replace a file: readers see the old bytes or the new ones.
 
-        ``durable=False`` is for caches: on a local disk it saves the fsync."""
+        ``durable=False`` is for caches: on a local disk it saves the fsync. A store with a true
+        ``takes_buffers`` takes a ``memoryview`` as well, which saves a copy of a large file. It
+        may also have ``view``, which is ``get`` as a ``memoryview``."""
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         """The files directly in a folder, in any order; nothing when there is no such folder."""

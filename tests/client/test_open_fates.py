@@ -7,9 +7,10 @@ import pyarrow as pa
 import pytest
 
 from offsetlog.client.digest import digest_of
+from offsetlog.client.prepared import Prepared, prepare
 from offsetlog.client.producer import Producer
 from offsetlog.client.verify import verify_topic
-from offsetlog.client.writer import Prepared, Sender, prepare
+from offsetlog.client.writer import Sender
 from offsetlog.errors import CorruptLogError, InvalidRequestError, StorageError
 from offsetlog.format import rows
 from offsetlog.log.entry import Collect, Configure, Create, Delete, Expire, Trim

@@ -11,7 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetlog.errors import CorruptLogError
-from offsetlog.format import decisions, entries, names, rows, seal, segments, snapshots, strict_json
+from offsetlog.format import (
+    decisions,
+    entries,
+    names,
+    partitioner,
+    rows,
+    seal,
+    segments,
+    snapshots,
+    strict_json,
+)
 from offsetlog.format.partitioner import murmur2, partitions_of
 from offsetlog.log.entry import SegmentRef
 from offsetlog.log.state import EMPTY_STATE
@@ -323,10 +333,12 @@ KAFKA = {
 }
 
 
-def test_murmur2_is_kafkas():
+@pytest.mark.parametrize("times", [1, 5], ids=["few", "many"])
+def test_murmur2_is_kafkas(times):
     """The vectors that Kafka publishes with its own clients."""
-    got = murmur2(pa.array(list(KAFKA)))
-    assert [int(h) - (1 << 32 if h >> 31 else 0) for h in got.tolist()] == list(KAFKA.values())
+    assert (len(KAFKA) * times > partitioner.FEW) == (times > 1)
+    got = murmur2(pa.array(list(KAFKA) * times)).tolist()
+    assert [h - (1 << 32 if h >> 31 else 0) for h in got] == list(KAFKA.values()) * times
 
 
 def plain_murmur2(data: bytes) -> int:

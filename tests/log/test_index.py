@@ -11,19 +11,28 @@ from hypothesis import strategies as st
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from offsetlog.log import fetch
 from offsetlog.log import index as index_module
+from offsetlog.log.entry import Create, Entry, Part
 from offsetlog.log.extents import Extent
 from offsetlog.log.fold import fold, step
-from offsetlog.log.index import Leaf, leaves_to_merge, publish
+from offsetlog.log.index import (
+    Leaf,
+    inline_of,
+    leaves_to_merge,
+    leaves_to_sort,
+    publish,
+    segments_of,
+)
 from offsetlog.log.state import EMPTY_STATE, State, rebase
+from offsetlog.testing.sim.limits import patched
 from tests.log.strategies import chains
+from tests.log.test_fold import Story, append
 
 
 @pytest.fixture(autouse=True, scope="module")
 def tiny_leaves():
-    before = index_module.LEAF_EXTENTS, index_module.FULL_LEAF
-    index_module.LEAF_EXTENTS, index_module.FULL_LEAF = 6, 4
-    yield
-    index_module.LEAF_EXTENTS, index_module.FULL_LEAF = before
+    tiny = {"LEAF_EXTENTS": 6, "FULL_LEAF": 4, "SORTED_AT_ONCE": 2, "FEW_PARTITIONS": 1}
+    with patched((index_module, name, value) for name, value in tiny.items()):
+        yield
 
 
 class Publisher:
@@ -34,9 +43,10 @@ class Publisher:
         self.leaves: dict[str, Leaf] = {}
         self._uids = (f"{prefix:08x}{n:024x}" for n in itertools.count())
 
-    def publish(self) -> State:
+    def publish(self, sorting: bool = False) -> State:
         state = self.state
         wanted = leaves_to_merge(state.index, state.tail_extents)
+        wanted = sorting and leaves_to_sort(state.index) or wanted
         merged = {i: self.leaves[state.index.leaves[i].uid] for i in wanted}
         tails = [(part.start, part.tail) for part in state.parts]
         made = publish(state.index, state.tip, tails, merged, self._uids)
@@ -64,11 +74,14 @@ def test_every_lookup_is_that_of_a_plain_list(entries, data):
         for who in publishers:
             who.state, _ = step(who.state, entry)
             if data.draw(st.integers(0, 3)) == 0:
-                who.publish()
+                who.publish(data.draw(st.booleans()))
     publishers[0].publish()
+    publishers[1].publish(sorting=True)
     for who in publishers:
         leaves, state = who.leaves, who.state
         disjoint(state)
+        everything = [e for p in range(truth.partitions) for e in naive(truth, p)]
+        assert sorted(live(state, leaves)) == sorted(everything)
         for partition, part in enumerate(truth.parts):
             if partition >= truth.partitions:
                 continue
@@ -76,6 +89,17 @@ def test_every_lookup_is_that_of_a_plain_list(entries, data):
             found = fetch.extents(state, partition, part.start, part.end, leaves)
             assert list(found) == expected
             lookups(state, partition, expected, leaves, data)
+
+
+def live(state: State, leaves: dict[str, Leaf]) -> list[Extent]:
+    """What maintenance sees, which reads each leaf once."""
+    found = [e for part in state.parts for e in part.tail.overlapping(part.start, part.end)]
+    for uid, fences in fetch.live_fences(state).items():
+        for fence in fences:
+            span = leaves[uid].span(fence.partition, fence.base, fence.end)
+            chosen = inline_of(leaves[uid], span) + segments_of(leaves[uid], span)
+            found += map(leaves[uid].extent, chosen)
+    return found
 
 
 def disjoint(state: State) -> None:
@@ -130,6 +154,31 @@ def test_publishing_from_any_base_gives_the_same_content(entries, data):
         assert state._replace(parts=(), index=whole.index) == whole._replace(parts=())
 
 
+def test_sorted_leaves_need_a_fence_each_and_are_left_alone():
+    """Twelve partitions grow together; publishing leaves a fence for each leaf and partition."""
+    tiny = {"LEAF_EXTENTS": 60, "FULL_LEAF": 40, "SORTED_AT_ONCE": 6, "FEW_PARTITIONS": 2}
+    with patched((index_module, name, value) for name, value in tiny.items()):
+        who, story = Publisher(5), Story()
+        first = Entry("f" * 32, 0, Create("t", 12, (), -1))
+        who.state, _ = step(EMPTY_STATE, first)
+        parts = tuple(Part(p, 2, 10, 1, 1) for p in range(12))
+        for seq in range(1, 81):
+            story.state = who.state
+            story.land(append(seq=seq, parts=parts))
+            who.state = story.state
+            if seq % 4 == 0:
+                who.publish()
+        wide = who.state.index
+        rounds = 0
+        while leaves_to_sort(who.state.index):
+            who.publish(sorting=True)
+            rounds += 1
+        sorted_ = who.state.index
+        assert 12 * len(wide.leaves) == len(wide.partition)
+        assert rounds <= 4 and len(sorted_.partition) < len(wide.partition) / 3
+        assert live(who.state, who.leaves) and len(live(who.state, who.leaves)) == 12 * 80
+
+
 @given(chains(30))
 @settings(max_examples=40)
 def test_a_missing_leaf_is_asked_for_and_never_an_empty_answer(entries):
@@ -147,8 +196,6 @@ def test_a_missing_leaf_is_asked_for_and_never_an_empty_answer(entries):
 
 
 def test_a_hole_in_the_index_is_corruption_and_bad_ranges_are_named():
-    from tests.log.test_fold import Story, append
-
     story = Story()
     for seq in range(1, 4):
         story.land(append(seq=seq))
@@ -157,6 +204,8 @@ def test_a_hole_in_the_index_is_corruption_and_bad_ranges_are_named():
     broken = story.state._replace(parts=(holed, *story.state.parts[1:]))
     with pytest.raises(CorruptLogError, match="offset 0"):
         fetch.plan(broken, 0, 0, 6, {})
+    with pytest.raises(CorruptLogError, match="offset 0"):
+        fetch.live_fences(broken)
     with pytest.raises(OffsetOutOfRangeError, match="0 to 6"):
         fetch.plan(story.state, 0, 0, 7, {})
     with pytest.raises(UnknownTopicError):

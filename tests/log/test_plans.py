@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from offsetlog.log import landing, retention, rewrite, scrub
 from offsetlog.log.extents import Extent
+from offsetlog.log.index import leaf_of
 from offsetlog.values import NO_LIMIT
 from tests.log.test_fold import Story, append
 
@@ -132,6 +133,15 @@ def test_rewrites_are_contiguous_runs_of_one_kind_above_the_log_start(extents, s
         numbers = {e.entry for e in plan.extents}
         assert not numbers & taken
         taken |= numbers
+
+
+@given(runs(), st.integers(0, 60), st.integers(1, 1500), st.integers(2, 8))
+def test_rewrites_are_the_same_when_large_files_are_not_told_of(extents, start, target, few):
+    leaf = leaf_of(extents)
+    small = [extents[i] for i in rewrite.small_ones(leaf, range(len(extents)), target)]
+    assert list(rewrite.plan_rewrites(small, start, target, few)) == list(
+        rewrite.plan_rewrites(extents, start, target, few)
+    )
 
 
 @given(st.integers(2, 6), st.integers(100, 4000))

@@ -117,6 +117,7 @@ def test_sweeping_takes_only_old_temporaries(tmp_path: Path) -> None:
 def test_names_that_lead_out_are_refused(store: LocalStore, name: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: store.get(name),
+        lambda: store.view(name),
         lambda: store.put(name, b""),
         lambda: store.offer(b"", name),
         lambda: store.info(name),
@@ -140,6 +141,7 @@ def test_symbolic_links_are_refused_by_name(store: LocalStore, tmp_path: Path) -
     (root / "f" / "window").symlink_to(outside / "secret")
     for call in (
         lambda: store.get("door/secret"),
+        lambda: store.view("door/secret"),
         lambda: store.info("door/secret"),
         lambda: list(store.list("door")),
         lambda: list(store.folders("door")),
@@ -150,6 +152,7 @@ def test_symbolic_links_are_refused_by_name(store: LocalStore, tmp_path: Path) -
         lambda: store.settle("door"),
         lambda: store.delete_tree("door"),
         lambda: store.get("f/window"),
+        lambda: store.view("f/window"),
         lambda: store.info("f/window"),
     ):
         with pytest.raises(StorageError, match="symbolic link") as caught:
@@ -175,9 +178,22 @@ def test_what_is_no_file_reads_as_no_file(store: LocalStore, tmp_path: Path) -> 
     assert store.get("f") is None
     assert store.info("f") is None
     assert store.get("pipe") is None, "and does not wait for somebody to write"
+    assert store.view("f") is store.view("pipe") is store.view("f/none") is None
     assert store.get("f/a/below") is None
     with pytest.raises(StorageError, match="in the place of a folder"):
         create(store, "f/a/below")
+
+
+@pytest.mark.parametrize("chunk", [1 << 30, 5])
+def test_a_view_is_what_get_gives(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(local_files, "_CHUNK", chunk)
+    for data in (b"", b"data", bytes(range(256)) * 300):
+        store.put("f/a", data)
+        assert store.view("f/a") == store.get("f/a") == data
+        for start, end in ((0, 4), (0, 10**6), (2, None), (-3, None), (2, 2), (10**6, 10**7)):
+            assert store.view("f/a", start, end) == store.get("f/a", start, end)
 
 
 # -- folders that come and go
