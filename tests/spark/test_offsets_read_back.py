@@ -2,43 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import offsetlog
-
-CACHE = Path(__file__).resolve().parents[2] / ".cache" / "ivy"
-
-
-@pytest.fixture(scope="module")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from delta import configure_spark_with_delta_pip
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    work = tmp_path_factory.mktemp("spark")
-    CACHE.mkdir(parents=True, exist_ok=True)
-    builder = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.ui.enabled", "false")
-        .config("spark.jars.ivy", str(CACHE))
-        .config("spark.sql.warehouse.dir", str(work / "warehouse"))
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
-        .config(
-            "spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog"
-        )
-    )
-    session = configure_spark_with_delta_pip(builder).getOrCreate()
-    yield session
-    session.stop()
 
 
 def _commits(log: Any, group: str, count: int) -> None:

@@ -1,0 +1,108 @@
+"""A batch query: where it starts and ends, and what filters leave out.
+
+Invariants:
+
+1. Everything is decided when the query is planned: tasks read what was planned.
+2. Filters only narrow what is read; Spark applies all of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import TopicPartition
+
+from . import starts
+from .filters import Narrowed, narrow
+from .logs import open_log
+from .loss import DataLoss
+from .offsets import Positions, Range, split_ranges
+from .options import SourceOptions
+from .plainly import plain_iterator, plainly
+from .rows import LogPartition, plan_work, read, target_of, tasks_of
+from .schema import chosen_columns
+from .topics import Topics
+from .travel import Traveller
+
+
+class OffsetLogReader(Traveller, DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        chosen_columns(schema)
+        self._options = options
+        self._schema = schema
+        self._narrowed = Narrowed()
+        self.pushFilters = _Push(self)  # type: ignore[method-assign]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Filters are taken on the driver; a worker has no use for it.
+        return {name: value for name, value in self.__dict__.items() if name != "pushFilters"}
+
+    def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of filters; all of them are given back, for Spark to apply."""
+        self._narrowed = narrow(filters)
+        return filters
+
+    @plainly
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        log = open_log(options.place)
+        topics = Topics(log, options.subscription)
+        states = topics.look()
+        topics.check({})
+        partitions = topics.partitions()
+        if not partitions:
+            raise InvalidRequestError(
+                f"No topic matches subscribePattern={options.subscription.pattern!r}.",
+                "'offsetlog topics list' names those that exist.",
+            )
+        lost = DataLoss(options.fail_on_data_loss)
+        begin = starts.resolve(log, options, options.start, states, partitions, lost)
+        end = starts.resolve(log, options, options.end, states, partitions, lost)
+        ranges = _ranges(options, begin, end)
+        ranges = self._narrowed.apply(log, ranges)
+        ranges = split_ranges(ranges, options.min_partitions, options.max_records)
+        out = tasks_of(options.place, plan_work(log, ranges), options.shares_out)
+        return out or [LogPartition(options.place, ())]
+
+    @plain_iterator
+    def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        yield from read(partition, target_of(self._schema))
+
+
+class _Push:
+    """``pushFilters`` that PySpark sees only where filters are pushed down: its check for
+    sessions where they are not looks at ``__func__``, and would refuse the whole query."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: OffsetLogReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.narrow(filters)
+
+
+def _ranges(options: SourceOptions, begin: Positions, end: Positions) -> list[Range]:
+    out = []
+    for tp, to in sorted(end.items()):
+        at = begin[tp]
+        if at > to:
+            raise _backwards(options, tp, at, to)
+        out.append(Range(tp.topic, tp.partition, at, to))
+    return out
+
+
+def _backwards(
+    options: SourceOptions, tp: TopicPartition, begin: int, end: int
+) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{tp.topic}-{tp.partition} would be read from {begin} ({options.start.option}) to {end} "
+        f"({options.end.option}), which is before it.",
+        "Let it end where it starts, or later.",
+    )

@@ -1,0 +1,76 @@
+"""Spark sessions with what offsetlog needs.
+
+Invariants:
+
+1. What a user sets wins over what is set here.
+2. A session that runs already is used as it is, as Spark does; nothing of it is changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+SETTINGS = {
+    # The driver talks to itself: the name of the machine need not resolve.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Rows go from Python to the JVM through a socket of the filesystem: a quarter faster.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def build(
+    app_name: str, master: str | None, delta: bool, config: Mapping[str, Any]
+) -> SparkSession:
+    _choose_python(config)
+    builder = SparkSession.builder.appName(app_name).master(master or "local[*]")
+    for name, value in {**SETTINGS, **config}.items():
+        builder = builder.config(name, str(value))
+    if delta:
+        from delta import configure_spark_with_delta_pip
+
+        for name, value in {
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        }.items():
+            builder = builder.config(name, config.get(name, value))
+        builder = configure_spark_with_delta_pip(builder)
+    spark = builder.getOrCreate()
+    register_source(spark)
+    return spark
+
+
+def _choose_python(config: Mapping[str, Any]) -> None:
+    """One Python for the driver and for the workers. Spark starts the workers of a source that
+    it found by name with PYSPARK_DRIVER_PYTHON, and all others with PYSPARK_PYTHON; a notebook
+    server in the former is nothing that a worker could be."""
+    python = str(config.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or "")
+    os.environ["PYSPARK_PYTHON"] = python or sys.executable
+    drivers = os.path.basename(os.environ.get("PYSPARK_DRIVER_PYTHON", ""))
+    if "spark.pyspark.python" in config or not drivers.startswith(("python", "pypy")):
+        os.environ["PYSPARK_DRIVER_PYTHON"] = os.environ["PYSPARK_PYTHON"]
+
+
+def register_source(spark: SparkSession) -> None:
+    """Known by name is enough; registering it again would only make Spark warn."""
+    from .datasource import OffsetLogDataSource
+
+    if not _is_found(spark):
+        spark.dataSource.register(OffsetLogDataSource)
+
+
+def _is_found(spark: SparkSession) -> bool:
+    try:
+        state = spark._jsparkSession.sessionState()
+        return bool(state.dataSourceManager().dataSourceExists("offsetlog"))
+    except Exception:  # noqa: BLE001 - Spark Connect has no such thing, nor need others
+        return False

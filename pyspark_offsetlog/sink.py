@@ -1,0 +1,69 @@
+"""The sink, for batches and streams: what Spark calls.
+
+Invariants:
+
+1. A writer checks everything that can be checked when it is made, while Spark plans.
+2. Tasks only stage rows; the driver's ``commit`` makes them visible (see ``sink_commit``).
+3. ``abort`` does nothing. It also runs after a commit that failed without an answer, which may
+   have landed: only the collector deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from .options import SinkOptions
+from .plainly import plainly
+from .sink_commit import commit_write
+from .sink_plan import plan_of
+from .sink_task import run_task
+from .travel import Traveller
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Messages = list[WriterCommitMessage | None]
+
+
+class BatchWriter(Traveller, DataSourceArrowWriter):
+    @plainly
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self.plan = plan_of(options, schema, streaming=False)
+
+    @plainly
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return run_task(self.plan, iterator)
+
+    @plainly
+    def commit(self, messages: Messages) -> None:
+        commit_write(self.plan, messages, None)
+
+    def abort(self, messages: Messages) -> None:
+        """See invariant 3."""
+
+
+class StreamWriter(Traveller, DataSourceStreamArrowWriter):
+    """Spark makes one for the tasks of each micro-batch, and another one to commit it."""
+
+    @plainly
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self.plan = plan_of(options, schema, streaming=True)
+
+    @plainly
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return run_task(self.plan, iterator)
+
+    @plainly
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's word
+        commit_write(self.plan, messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """See invariant 3."""

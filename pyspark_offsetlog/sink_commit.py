@@ -1,0 +1,85 @@
+"""The driver's part of a write: one entry for each topic, under a key that makes it count once.
+
+Invariants:
+
+1. A micro-batch is (query id, batch id), a write in ``foreachBatch`` (txnAppId, txnVersion). A
+   number that counted is acknowledged as it is, whatever the rows are this time; a lower one is
+   passed over, as in Delta.
+2. What a topic gets of a write is one entry: all of it is seen at once, or nothing.
+3. Nothing is deleted here. A zombie of this driver may still land an entry that names the same
+   segments; only the collector knows when nothing can name them any more.
+4. An error says what is known: nothing was written, some topics were, or it may have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from offsetlog.client.log import Log
+from offsetlog.client.staged import Share, append_shares
+from offsetlog.client.writer import Sender
+from offsetlog.errors import InvalidRequestError, OffsetLogError
+
+from .logs import open_log
+from .sink_plan import Plan
+from .sink_task import TaskMessage
+
+_AGAIN_STREAM = "Start the query again: it runs the batch again, and each record is there once."
+_AGAIN_TXN = "Write it again with the same txnAppId and txnVersion: each record is there once."
+_AGAIN_BARE = "Look at the topic before writing again; with txnAppId and txnVersion that is safe."
+
+
+def commit_write(
+    plan: Plan, messages: Sequence[WriterCommitMessage | None], batch_id: int | None
+) -> None:
+    """Append what the tasks have staged."""
+    # A write without a single task brings a message that is None, and there is nothing in it.
+    told = [message for message in messages if isinstance(message, TaskMessage)]
+    by_topic: dict[str, list[Share]] = {}
+    for message in told:
+        for share in message.shares:
+            by_topic.setdefault(share.topic, []).append(share)
+    if not by_topic:
+        return
+    sender = plan.sender or _sender_of(told, batch_id)
+    log = open_log(plan.place)
+    done: list[str] = []
+    for name in sorted(by_topic):
+        try:
+            _append(log, name, by_topic[name], sender)
+        except OffsetLogError as error:
+            raise _told(error, plan, done) from error
+        done.append(name)
+
+
+def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
+    queries = {message.query for message in messages}
+    query = queries.pop()
+    if queries or not query or batch_id is None:
+        raise InvalidRequestError(
+            "Spark did not tell all tasks of this micro-batch which query they belong to.",
+            "Without that it cannot be written exactly once. Use foreachBatch with txnAppId and "
+            "txnVersion.",
+        )
+    return Sender(query, batch_id, False, True)
+
+
+def _append(log: Log, name: str, shares: Sequence[Share], sender: Sender) -> None:
+    handle = log.topic_handle(name)
+    # A number that counted is found before anything is written for it.
+    handle.raw_state()
+    append_shares(handle, shares, sender)
+
+
+def _told(error: OffsetLogError, plan: Plan, done: Sequence[str]) -> OffsetLogError:
+    """The error in the words of this write."""
+    message, hint = error.message, error.hint
+    if done:
+        message += f" Written before it: {', '.join(done)}."
+    if error.may_have_landed or done:
+        again = _AGAIN_BARE if plan.sender is not None and plan.sender.own else _AGAIN_TXN
+        hint = _AGAIN_STREAM if plan.sender is None else again
+    landed = error.may_have_landed or bool(done)
+    return type(error)(message, hint, retryable=error.retryable, may_have_landed=landed)

@@ -1,0 +1,79 @@
+"""What is decided about a write before its first task runs.
+
+Invariants:
+
+1. A plan is plain values: Spark carries it to every task.
+2. What can be refused at planning is: the options, the schema, a topic that is not there.
+3. All tasks of a write to one topic use the partition count that the plan saw.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import NamedTuple
+
+from pyspark.sql.types import StructType
+
+from offsetlog.client.log import Log
+from offsetlog.client.staged import TopicFacts, facts_of
+from offsetlog.client.writer import Sender
+from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
+
+from .logs import open_log
+from .options import Place, SinkOptions
+from .sink_rows import Shape, shape_of
+
+CREATE = "Create it, or set the option createTopicPartitions to the partitions that it shall have."
+
+
+class Plan(NamedTuple):
+    place: Place
+    shape: Shape
+    create_partitions: int | None
+    topic: TopicFacts | None
+    """Set by the option; None: each row names its topic."""
+    sender: Sender | None
+    """None: a stream, whose tasks know the query's id."""
+    spread: int
+    """Where rows without a key begin."""
+
+
+def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> Plan:
+    if streaming and options.txn is not None:
+        raise InvalidRequestError(
+            "txnAppId and txnVersion are set for a stream, which has a number of its own for "
+            "each micro-batch.",
+            "Leave them out; they are for df.write, for example in foreachBatch.",
+        )
+    shape = shape_of(schema, options.topic is not None)
+    log = open_log(options.place)
+    facts = None
+    if options.topic is not None:
+        facts = look_up(log, options.topic, options.create_partitions)
+    elif options.create_partitions is None:
+        log.root_id  # noqa: B018 - that there is no log is said before any row is read
+    sender, spread = None, 0
+    if not streaming and options.txn is not None:
+        sender = Sender(options.txn[0], options.txn[1], False, True)
+        spread = options.txn[1]
+    elif not streaming:
+        # Nobody can ask for this write again, so its id need not be remembered for ever.
+        app = log.env.new_id()
+        sender, spread = Sender(app, 0, True, True), int(app[:8], 16)
+    return Plan(options.place, shape, options.create_partitions, facts, sender, spread)
+
+
+def look_up(log: Log, name: str, create_partitions: int | None) -> TopicFacts:
+    """What the topic is now; it is created if it is not there and that is wanted."""
+    if create_partitions is None:
+        log.root_id  # noqa: B018 - a root that is not there is named as such
+    handle = log.topic_handle(name)
+    try:
+        return facts_of(handle)
+    except UnknownTopicError as error:
+        if create_partitions is None:
+            raise UnknownTopicError(error.message, f"{error.hint} {CREATE}".strip()) from None
+    # Somebody else may be as quick. If theirs is a name like this one, that is said below.
+    with contextlib.suppress(TopicExistsError):
+        log.create_topic(name, create_partitions)
+    return facts_of(handle)

@@ -1,0 +1,150 @@
+"""The stream reader that Spark calls.
+
+Invariants:
+
+1. It is pickled for every plan: it carries the options and the schema. What a run of the query
+   needs is made at the first call, in the driver's process for this query.
+2. A small batch is handed to Spark by the driver itself, as rows that need no Python worker.
+   This rests on a part of PySpark that is not public; without it tasks read all batches.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from . import options as given
+from .logs import open_log
+from .plainly import plain_iterator, plainly
+from .rows import LogPartition, Work, plan_work, read, read_range, target_of, tasks_of
+from .run import Run
+from .schema import chosen_columns
+from .travel import Traveller
+
+try:
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
+
+    _PREFETCHING: Any = (
+        _SimpleStreamReaderWrapper if hasattr(_SimpleStreamReaderWrapper, "getCache") else None
+    )
+except ImportError:
+    _PREFETCHING = None
+
+HANDED_RECORDS = 4096
+HANDED_BYTES = 1024 * 1024
+
+
+class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._given = options
+        self._schema = schema
+        self._live: Run | None = None
+        self._handed: list[pa.RecordBatch] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None, "_handed": None}
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """PySpark's own prefetching reader, for the moment in which rows are handed over."""
+        if self.__dict__.get("_handed") is not None:
+            return _PREFETCHING
+        return OffsetLogStreamReader
+
+    def _run(self) -> Run:
+        if self._live is None:
+            options = given.source_options(self._given, True)
+            chosen_columns(self._schema)
+            self._live = Run(open_log(options.place), options)
+        return self._live
+
+    # --- what Spark asks the driver --------------------------------------------------------
+
+    @plainly
+    def initialOffset(self) -> dict[str, Any]:
+        return self._run().initial()
+
+    @plainly
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Which limit it is tells us later whether limits hold: trigger ``once`` has none."""
+        run_with = given.source_options(self._given, True)
+        if run_with.max_offsets is not None:
+            return ReadMaxRows(run_with.max_offsets)
+        if run_with.max_bytes is not None:
+            return ReadMaxBytes(run_with.max_bytes)
+        if run_with.min_offsets is not None:
+            return ReadMinRows(run_with.min_offsets)
+        return ReadAllAvailable()
+
+    @plainly
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._run().next(start, not isinstance(limit, ReadAllAvailable))
+
+    @plainly
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._run().latest()
+
+    @plainly
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._run().prepare_available_now()
+
+    @plainly
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        run = self._run()
+        ranges = run.ranges(start, end)
+        if not ranges:
+            return []
+        place = run.options.place
+        work = plan_work(run.log, ranges)
+        if _is_small(run.options, work):
+            target = target_of(self._schema)
+            self._handed = [batch for w in work for batch in read_range(run.log, w, target)]
+            return [LogPartition(place, work)]
+        return tasks_of(place, work, run.options.shares_out)
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
+        """The rows of the batch that was just planned; called by PySpark."""
+        handed, self._handed = self._handed or [], None
+        return iter(handed)
+
+    @plainly
+    def commit(self, end: dict[str, Any]) -> None:
+        self._run().processed(end)
+
+    def stop(self) -> None:
+        """The query ended, and this process has nothing else to do. Spark cuts the line without
+        a word; PySpark would write a page about that on the user's terminal."""
+        if self._live is not None:
+            self._live.stop()
+        if isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            sys.stderr.flush()
+            os._exit(0)
+
+    # --- what Spark asks its workers -------------------------------------------------------
+
+    @plain_iterator
+    def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        yield from read(partition, target_of(self._schema))
+
+
+def _is_small(options: given.SourceOptions, work: tuple[Work, ...]) -> bool:
+    """Whether the driver hands these rows over by itself."""
+    if _PREFETCHING is None or options.shares_out or not all(w.planned for w in work):
+        return False
+    if sum(w.range.size for w in work) > HANDED_RECORDS:
+        return False
+    return sum(w.bytes for w in work) <= HANDED_BYTES

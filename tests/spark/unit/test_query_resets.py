@@ -1,0 +1,294 @@
+"""A query follows the resets of its group, and a batch that is run again reads the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine import at, fill, fresh_root
+from group_tools import GROUP, commit_by_hand, committed, reset
+
+from pyspark_offsetlog.logs import open_log
+from pyspark_offsetlog.options import Place
+
+
+@pytest.fixture(params=["memory", "local"])
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return fresh_root() if request.param == "memory" else str(tmp_path / "log")
+
+
+@pytest.fixture
+def log(root: str) -> Any:
+    log = open_log(Place(root))
+    log.create_topic("orders", partitions=2)
+    return log
+
+
+# --- resets --------------------------------------------------------------------------------
+
+
+def test_a_reset_rewinds_a_running_query(log: Any, root: str, running: Any) -> None:
+    fill(log, "orders", {0: 5, 1: 3})
+    query = running(root, **GROUP)
+    query.drain()
+    reset(log, to="earliest")
+    assert at(query.batch()) == {("orders", 0): [0, 1, 2, 3, 4], ("orders", 1): [0, 1, 2]}
+    end = query.checkpoint.wal[-1]
+    assert end["@reset"] == 1
+    assert end["@from"] == {"orders": {"0": 0, "1": 0}}
+    assert query.batch() is None
+    assert committed(log) == {("orders", 0): 5, ("orders", 1): 3}, "it was replayed"
+    fill(log, "orders", {1: 1})
+    assert at(query.batch()) == {("orders", 1): [3]}
+    assert "@from" not in query.checkpoint.wal[-1]
+
+
+def test_a_reset_is_followed_by_the_very_next_batch(log: Any, root: str, running: Any) -> None:
+    """Also by a query that was idle, and looks at its group only now and then."""
+    fill(log, "orders", {0: 5})
+    query = running(root, **GROUP)
+    query.drain()
+    for _ in range(5):
+        assert query.batch() is None
+        reset(log, to="earliest", partitions=[0])
+        fill(log, "orders", {1: 1})
+        rows = at(query.batch())
+        assert rows["orders", 0] == [0, 1, 2, 3, 4]
+        query.drain()
+
+
+def test_a_reset_of_a_stopped_query_is_followed_at_its_restart(
+    log: Any, root: str, running: Any
+) -> None:
+    fill(log, "orders", {0: 5, 1: 3})
+    query = running(root, **GROUP)
+    query.drain()
+    query.stop()
+    reset(log, to=2, partitions=[0])
+    again = running(root, query.checkpoint, **GROUP)
+    assert at(again.batch()) == {("orders", 0): [2, 3, 4]}
+    assert again.batch() is None
+
+
+def test_a_reset_forwards(log: Any, root: str, running: Any) -> None:
+    fill(log, "orders", {0: 10, 1: 10})
+    query = running(root, maxOffsetsPerTrigger=4, **GROUP)
+    query.batch()
+    reset(log, to="latest", partitions=[0])
+    assert all(tp == ("orders", 1) for tp in at(query.drain()))
+    fill(log, "orders", {0: 1})
+    assert at(query.drain()) == {("orders", 0): [10]}
+    assert committed(log) == {("orders", 0): 11, ("orders", 1): 10}
+
+
+def test_a_reset_to_what_the_query_has_not_seen_yet(log: Any, root: str, running: Any) -> None:
+    """The reset names an end that another program saw; it is not out of range."""
+    fill(log, "orders", {0: 3})
+    query = running(root, **GROUP).available_now()
+    query.batch()
+    fill(log, "orders", {0: 4})
+    reset(log, to="latest")
+    assert query.drain() == []
+    assert committed(log)["orders", 0] == 7
+    query.stop()
+    fill(log, "orders", {0: 1})
+    assert at(running(root, query.checkpoint, **GROUP).drain()) == {("orders", 0): [7]}
+
+
+def test_two_resets_in_a_row(log: Any, root: str, running: Any) -> None:
+    fill(log, "orders", {0: 5, 1: 3})
+    query = running(root, **GROUP)
+    query.drain()
+    reset(log, to="earliest", partitions=[0])
+    reset(log, to=1, partitions=[1])
+    assert at(query.batch()) == {("orders", 0): [0, 1, 2, 3, 4], ("orders", 1): [1, 2]}
+    assert query.checkpoint.wal[-1]["@reset"] == 2
+    reset(log, to=3, partitions=[0])
+    reset(log, to=4, partitions=[0])
+    assert at(query.drain()) == {("orders", 0): [4]}
+
+
+def test_a_reset_between_two_batches_of_a_limited_query(log: Any, root: str, running: Any) -> None:
+    fill(log, "orders", {0: 20})
+    query = running(root, maxOffsetsPerTrigger=6, **GROUP)
+    query.batch()
+    query.batch()
+    reset(log, to=3)
+    assert [at(query.batch())["orders", 0] for _ in range(3)] == [
+        [3, 4, 5, 6, 7, 8],
+        [9, 10, 11, 12, 13, 14],
+        [15, 16, 17, 18, 19],
+    ]
+
+
+def test_a_reset_to_before_the_logs_start(log: Any, root: str, running: Any, capsys: Any) -> None:
+    fill(log, "orders", {0: 8})
+    query = running(root, **GROUP)
+    query.drain()
+    reset(log, to=1, partitions=[0])
+    log.topic("orders").delete_records({0: 5})
+    assert at(query.batch()) == {("orders", 0): [5, 6, 7]}
+    assert "reading goes on from 5" in capsys.readouterr().err
+    assert query.drain() == []
+
+
+def test_the_batch_after_a_reset_run_again_reads_the_same(
+    log: Any, root: str, running: Any
+) -> None:
+    fill(log, "orders", {0: 9, 1: 3})
+    query = running(root, maxOffsetsPerTrigger=5, **GROUP)
+    query.drain()
+    reset(log, to=2, partitions=[0])
+    query.plan()
+    rows = query.rows()
+    # Its commit file is lost, the group is reset again, more comes, files are rewritten.
+    reset(log, to=7, partitions=[0])
+    fill(log, "orders", {0: 4, 1: 4})
+    log.maintain(grace_ms=0)
+    again = running(root, query.checkpoint, maxOffsetsPerTrigger=5, **GROUP)
+    assert again.batch() == rows
+    assert at(again.drain())["orders", 0] == [7, 8, 9, 10, 11, 12]
+
+
+def test_a_reset_while_a_batch_runs(log: Any, root: str, running: Any) -> None:
+    """Its progress is from before the reset, and does not undo it."""
+    fill(log, "orders", {0: 6})
+    commit_by_hand(log, "g")
+    query = running(root, **GROUP)
+    query.plan()
+    reset(log, to="earliest")
+    rows = query.rows()
+    query.checkpoint.done = 1
+    assert len(rows) == 6
+    assert len(query.batch() or []) == 6
+    query.drain()
+    assert committed(log) == {("orders", 0): 6, ("orders", 1): 0}
+
+
+def test_a_reset_of_another_topic_moves_nothing(log: Any, root: str, running: Any) -> None:
+    log.create_topic("other")
+    fill(log, "orders", {0: 3})
+    fill(log, "other", {0: 3})
+    query = running(root, **GROUP)
+    query.drain()
+    log.group("g").reset("other", to="earliest", dry_run=False)
+    assert query.batch() is None
+    fill(log, "orders", {0: 1})
+    assert at(query.batch()) == {("orders", 0): [3]}
+
+
+def test_a_reset_of_a_topic_that_a_pattern_takes_in(log: Any, root: str, running: Any) -> None:
+    given = {**GROUP, "subscribePattern": "^o"}
+    del given["subscribe"]
+    query = running(root, **given)
+    query.drain()
+    log.create_topic("other")
+    fill(log, "other", {0: 5})
+    log.group("g").reset("other", to=3, dry_run=False)
+    assert at(query.drain()) == {("other", 0): [3, 4]}
+
+
+def test_a_group_that_was_deleted_does_not_move_a_checkpoint(
+    log: Any, root: str, running: Any
+) -> None:
+    fill(log, "orders", {0: 5})
+    query = running(root, **GROUP)
+    query.drain()
+    reset(log, to="earliest")
+    query.drain()
+    query.stop()
+    log.group("g").delete()
+    fill(log, "orders", {0: 1})
+    again = running(root, query.checkpoint, **GROUP)
+    assert at(again.drain()) == {("orders", 0): [5]}
+    reset(log, to=4, partitions=[0])
+    assert at(again.drain()) == {("orders", 0): [4, 5]}
+    assert again.checkpoint.wal[-1]["@reset"] == 2, "numbers never start again"
+
+
+def test_a_checkpoint_without_a_number_or_of_another_group(
+    log: Any, root: str, running: Any
+) -> None:
+    fill(log, "orders", {0: 5})
+    for group, resets in (("g", 1), ("other", 4)):
+        commit_by_hand(log, group)
+        for _ in range(resets):
+            log.group(group).reset("orders", to="earliest", dry_run=False)
+    plain = running(root, subscribe="orders", startingOffsets="earliest")
+    plain.batch()
+    query = running(root, plain.checkpoint, **GROUP)
+    assert query.drain() == []
+    assert committed(log) == {("orders", 0): 5, ("orders", 1): 0}
+    fill(log, "orders", {0: 1})
+    assert at(query.batch()) == {("orders", 0): [5]}
+    assert query.checkpoint.wal[-1] == {
+        "orders": {"0": 6, "1": 0}, "@group": "g", "@reset": 1
+    }  # fmt: skip
+    other = running(root, query.checkpoint, **{**GROUP, "group__id": "other"})
+    assert other.drain() == []
+    assert committed(log, "other") == {("orders", 0): 6, ("orders", 1): 0}
+    log.group("other").reset("orders", to=4, partitions=[0], dry_run=False)
+    assert at(other.batch()) == {("orders", 0): [4, 5]}
+    assert other.checkpoint.wal[-1]["@reset"] == 5
+
+
+def test_a_table_that_was_wiped_counts_anew(root: str, running: Any, tmp_path: Path) -> None:
+    tables = [str(tmp_path / name) for name in ("first", "second")]
+    log = open_log(Place(root))
+    log.create_topic("orders", partitions=2)
+    fill(log, "orders", {0: 5})
+    first = open_log(Place(root, offsets_table=tables[0]))
+    second = open_log(Place(root, offsets_table=tables[1]))
+    query = running(root, offsets__table=tables[0], **GROUP)
+    query.drain()
+    for _ in range(3):
+        first.group("g").reset("orders", to="earliest", dry_run=False)
+    query.drain()
+    again = running(root, query.checkpoint, offsets__table=tables[1], **GROUP)
+    assert again.drain() == []
+    assert committed(second) == {("orders", 0): 5, ("orders", 1): 0}
+    for _ in range(4):
+        second.group("g").reset("orders", to=3, partitions=[0], dry_run=False)
+    assert at(again.batch()) == {("orders", 0): [3, 4]}
+    assert again.drain() == []
+
+
+def test_random_histories_read_each_record_as_the_resets_say(
+    log: Any, root: str, running: Any
+) -> None:
+    """Appends, batches, crashes and resets in any order: what is read next is always what a
+    list of plain positions says."""
+    import random
+
+    chance = random.Random(7)
+    query = running(root, maxOffsetsPerTrigger=3, **GROUP)
+    ends, position = [0, 0], [0, 0]
+    for _ in range(120):
+        what = chance.choice(["append", "batch", "batch", "reset", "crash", "lost"])
+        p = chance.randrange(2)
+        if what == "append":
+            fill(log, "orders", {p: 2})
+            ends[p] += 2
+        elif what == "reset" and query.checkpoint.done and "g" in log.groups():
+            to = chance.randrange(ends[p] + 1)
+            log.group("g").reset("orders", to=to, partitions=[p], dry_run=False)
+            position[p] = to
+        elif what == "crash":
+            query = running(root, query.checkpoint, maxOffsetsPerTrigger=3, **GROUP)
+        elif what == "lost" and query.plan() is not None:
+            rows = query.rows()
+            query = running(root, query.checkpoint, maxOffsetsPerTrigger=3, **GROUP)
+            assert query.batch() == rows
+            _follow(rows, position)
+        else:
+            _follow(query.batch() or [], position)
+    rows = query.drain()
+    _follow(rows, position)
+    assert position == ends
+
+
+def _follow(rows: list[Any], position: list[int]) -> None:
+    for row in rows:
+        assert row.offset == position[row.partition]
+        position[row.partition] += 1

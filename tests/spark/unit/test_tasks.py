@@ -1,0 +1,110 @@
+"""How ranges become tasks: rows that lie in the chain share them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from engine import TARGET
+
+import offsetlog
+from pyspark_offsetlog import rows
+from pyspark_offsetlog.offsets import Range
+from pyspark_offsetlog.options import Place
+
+PARTITIONS = 6
+
+
+@pytest.fixture
+def log(tmp_path):
+    with offsetlog.open(str(tmp_path)) as log:
+        log.create_topic("orders", partitions=PARTITIONS)
+        yield log
+
+
+def send(log, times, each=1, size=10):
+    """Entries that hold rows of every partition."""
+    with log.producer() as producer:
+        for _ in range(times):
+            for p in range(PARTITIONS):
+                for _ in range(each):
+                    producer.send("orders", bytes(size), partition=p)
+            producer.flush()
+
+
+def tasks(log, one_each=False):
+    ends = log.topic("orders").end_offsets()
+    work = rows.plan_work(log, [Range("orders", p, 0, end) for p, end in ends.items()])
+    made = rows.tasks_of(Place(log.url), work, one_each)
+    told = [w.range for task in made for w in task.work]
+    assert sorted(told) == [Range("orders", p, 0, end) for p, end in sorted(ends.items())]
+    return [len(task.work) for task in made]
+
+
+def test_few_rows_of_many_partitions_are_one_task(log):
+    send(log, 5)
+    assert tasks(log) == [PARTITIONS]
+    assert tasks(log, one_each=True) == [1] * PARTITIONS
+
+
+@pytest.mark.parametrize("limit", ["TASK_RECORDS", "TASK_BYTES"])
+def test_more_rows_are_shared_out_evenly(log, monkeypatch, limit):
+    send(log, 5, size=1)
+    monkeypatch.setattr(rows, limit, 10)
+    assert tasks(log) == [2] * 3
+    monkeypatch.setattr(rows, limit, 1)
+    assert tasks(log) == [1] * PARTITIONS
+
+
+def test_what_would_not_be_remembered_is_not_shared(log, monkeypatch):
+    send(log, 5)
+    monkeypatch.setattr(rows, "SHARED_BYTES", 5 * PARTITIONS * 10 - 1)
+    assert tasks(log) == [1] * PARTITIONS
+
+
+def test_segments_are_tasks_of_their_own(log):
+    with log.producer() as producer:
+        for p in (1, 4):
+            producer.send("orders", bytes(300_000), partition=p)
+    send(log, 1)
+    assert sorted(tasks(log)) == [1, 1, PARTITIONS - 2]
+
+
+def test_each_entry_is_read_once_by_a_task(log, monkeypatch):
+    send(log, 7)
+    ends = log.topic("orders").end_offsets()
+    work = rows.plan_work(log, [Range("orders", p, 0, end) for p, end in ends.items()])
+    [task] = rows.tasks_of(Place(log.url), work)
+    with offsetlog.open(log.url) as other:
+        monkeypatch.setattr(rows, "open_log", lambda place: other)
+        store = other.store
+        asked = []
+        true = store.get
+        monkeypatch.setattr(store, "get", lambda name, *a: asked.append(name) or true(name, *a))
+        found = list(rows.read(task, TARGET))
+    assert sum(batch.num_rows for batch in found) == 7 * PARTITIONS
+    entries = [name for name in asked if "/_log/" in name]
+    assert len(entries) == len(set(entries)) <= 8
+
+
+def test_a_task_does_not_wait_for_pandas(log):
+    """Spark begins a process for each query, and each worker: what it imports is waited for."""
+    send(log, 3)
+    program = """
+import sys
+import offsetlog
+from pyspark_offsetlog import datasource, rows, stream
+from pyspark_offsetlog.offsets import Range
+from pyspark_offsetlog.options import Place
+from pyspark_offsetlog.schema import source_schema
+
+with offsetlog.open(sys.argv[1]) as log:
+    work = rows.plan_work(log, [Range("orders", 0, 0, 3)])
+    [task] = rows.tasks_of(Place(log.url), work)
+    found = sum(batch.num_rows for batch in rows.read(task, rows.target_of(source_schema(True))))
+    print(found, "pandas" in sys.modules)
+"""
+    command = [sys.executable, "-c", program, log.url]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert said.stdout.split() == ["3", "False"]
