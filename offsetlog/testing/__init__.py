@@ -6,6 +6,9 @@ A test of one's own::
 
     def test_my_filesystem():
         assert_store("myfs://host/folder", {"key": "..."})
+
+``offsetlog.testing.history`` judges what programs were told by a log, ours or another;
+``offsetlog.testing.simulation`` runs the whole of it under faults from a seed.
 """
 
 from offsetlog.testing.conformance import assert_store, check_store

@@ -17,18 +17,23 @@ import argparse
 import random
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from typing import NamedTuple
 
 from ..client.verify import verify_topic
 from .faults import NO_FAULTS, Faults, drawn, without
 from .sim.actors import ACTORS, THREADS
-from .sim.limits import tiny_limits
+from .sim.ledger import Ledger
+from .sim.limits import no_threads, tiny_limits
 from .sim.oracle import rows_of
 from .sim.scene import TOPIC, Scene
 from .sim.store import SimStore
 from .sim.world import Line, Process, Violation, World
+
+TOPIC_KIND, GROUPS_KIND = "topic", "groups"
 
 
 class Plan(NamedTuple):
@@ -40,6 +45,8 @@ class Plan(NamedTuple):
     steps: int
     is_local: bool
     graces: tuple[int, ...]
+    kind: str = TOPIC_KIND
+    """``topic``, or ``groups``: workers, queries and resets upon one topic that only grows."""
 
 
 class Outcome(NamedTuple):
@@ -56,8 +63,24 @@ class Outcome(NamedTuple):
         return self.failure is None
 
 
-def plan_of(seed: int) -> Plan:
+def plan_of(seed: int, kind: str = TOPIC_KIND) -> Plan:
     """The plan that a seed stands for."""
+    return _groups_plan(seed) if kind == GROUPS_KIND else _topic_plan(seed)
+
+
+def _groups_plan(seed: int) -> Plan:
+    rng = random.Random(f"{seed}/groups")
+    roles = ["founder0", *(f"producer{i}" for i in range(rng.randint(1, 2)))]
+    workers, streams = rng.choice(((2, 0), (3, 0), (4, 0), (0, 1), (0, 2), (1, 1), (2, 1)))
+    roles += [f"worker{i}" for i in range(workers)] + [f"stream{i}" for i in range(streams)]
+    roles += [f"resetter{i}" for i in range(rng.choice((0, 1, 1, 2)))]
+    roles += [role for role in ("sink0", "publisher0", "compactor0") if rng.random() < 0.3]
+    faults = drawn(rng)._replace(refused=0.0)
+    steps = rng.choice((800, 1600, 2400))
+    return Plan(seed, tuple(roles), faults, steps, rng.random() < 0.5, (60_000,), GROUPS_KIND)
+
+
+def _topic_plan(seed: int) -> Plan:
     rng = random.Random(f"{seed}/plan")
     roles = [f"admin{i}" for i in range(rng.choice((1, 1, 2)))]
     roles += [f"producer{i}" for i in range(rng.randint(1, 3))]
@@ -80,15 +103,21 @@ def plan_of(seed: int) -> Plan:
         faults = faults._replace(slow=0.1, crash=0.0)
     graces = rng.choice(((0,), (0, 2_000), (0, 2_000, 60_000), (30_000,)))
     steps = rng.choice((600, 1200, 2400))
-    return Plan(seed, tuple(roles), faults, steps, rng.random() < 0.4, graces)
+    is_local = rng.random() < 0.4
+    roles += [f"sink{i}" for i in range(rng.choice((0, 0, 1, 2)))]
+    return Plan(seed, tuple(roles), faults, steps, is_local, graces)
 
 
 def run(plan: Plan) -> Outcome:
     """One history. What it finds is in the outcome; nothing is raised."""
-    with tiny_limits():
+    in_groups = plan.kind == GROUPS_KIND
+    with tiny_limits(), no_threads() if in_groups else nullcontext(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         world = World(plan.seed, plan.faults, plan.steps)
-        scene = Scene(world, plan.is_local, plan.graces, ACTORS, THREADS)
+        scene = Scene(world, plan.is_local, plan.graces, ACTORS, {} if in_groups else THREADS)
         world.spawn = scene.spawn
+        if in_groups:
+            scene.extra["ledger"] = Ledger(world, scene.oracle)
         failure = None
         try:
             for role in plan.roles:
@@ -145,15 +174,15 @@ def _afterwards(world: World, scene: Scene) -> None:
 # --- many histories ------------------------------------------------------------------------
 
 
-def campaign(seeds: Iterable[int]) -> Iterator[Outcome]:
+def campaign(seeds: Iterable[int], kind: str = TOPIC_KIND) -> Iterator[Outcome]:
     for seed in seeds:
-        yield run(plan_of(seed))
+        yield run(plan_of(seed, kind))
 
 
-def first_failure(seeds: Iterable[int]) -> tuple[int, Outcome | None]:
+def first_failure(seeds: Iterable[int], kind: str = TOPIC_KIND) -> tuple[int, Outcome | None]:
     """How many histories it took, and the failing one; None if all are sound."""
     count = 0
-    for outcome in campaign(seeds):
+    for outcome in campaign(seeds, kind):
         count += 1
         if not outcome.sound:
             return count, outcome
@@ -216,6 +245,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m offsetlog.testing.simulation")
     parser.add_argument("--seeds", type=_seeds, default=range(1, 101), metavar="FIRST:LAST")
     parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument("--kind", choices=(TOPIC_KIND, GROUPS_KIND), default=TOPIC_KIND)
     parser.add_argument("--story", action="store_true", help="tell the history of --seed")
     parser.add_argument("--calls", action="store_true", help="with every storage call")
     parser.add_argument("--no-faults", action="store_true")
@@ -225,7 +255,7 @@ def main(arguments: list[str] | None = None) -> int:
     began, total, failures = time.monotonic(), Counter[str](), 0
     done = 0
     for seed in seeds:
-        plan = plan_of(seed)
+        plan = plan_of(seed, given.kind)
         if given.no_faults:
             plan = plan._replace(faults=NO_FAULTS)
         outcome = run(plan)
@@ -237,7 +267,10 @@ def main(arguments: list[str] | None = None) -> int:
             failures += 1
             told = outcome if given.no_shrink else shrink(plan)
             print(story(told, given.calls))
-            print(f"again: python -m offsetlog.testing.simulation --seed {seed} --story")
+            print(
+                "again: python -m offsetlog.testing.simulation "
+                f"--kind {given.kind} --seed {seed} --story"
+            )
             if failures >= 3:
                 break
         elif given.story:

@@ -4,8 +4,8 @@ They are switched on in tests only, one at a time, by replacing a function."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from offsetlog.client.appender import Appender
@@ -18,21 +18,11 @@ from offsetlog.format import names
 from offsetlog.log import fold, landing, retention
 from offsetlog.log.entry import Append, Collect, Reason, Void
 from offsetlog.log.state import State, rebase
+from offsetlog.testing.sim.limits import Patch, patched
 
-Patch = tuple[Any, str, Any]
 
-
-@contextmanager
-def planted(name: str) -> Iterator[None]:
-    patches = {**MUTATIONS, **NOT_IN_A_HISTORY}[name]()
-    before = [(where, what, where.__dict__[what]) for where, what, _ in patches]
-    try:
-        for where, what, value in patches:
-            setattr(where, what, value)
-        yield
-    finally:
-        for where, what, value in before:
-            setattr(where, what, value)
+def planted(name: str) -> AbstractContextManager[None]:
+    return patched({**MUTATIONS, **NOT_IN_A_HISTORY}[name]())
 
 
 # --- rules of the fold ---------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from .groups import resetter, worker
 from .readers import reader
 from .scene import Role
 from .senders import producer, query
+from .sinks import sink
+from .streams import founder, stream
 from .upkeep import administrator, collector, compactor, forgetter, maintainer, publisher
 
 THREADS: dict[int, list[Role]] = {
@@ -17,6 +20,11 @@ ACTORS: dict[str, Role] = {
     "admin": administrator,
     "producer": producer,
     "query": query,
+    "sink": sink,
+    "founder": founder,
+    "worker": worker,
+    "stream": stream,
+    "resetter": resetter,
     "reader": reader,
     "publisher": publisher,
     "maintainer": maintainer,

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...client import chain, maintenance, reader, stored_state, writer
+from ... import values
+from ...client import chain, maintenance, prepared, reader, stored_state
 from ...format import names, rows, snapshots
 from ...log import apps, fold, index, landing, rewrite
 
-TINY: tuple[tuple[Any, str, Any], ...] = (
-    (writer, "INLINE_BYTES", 90),
+Patch = tuple[Any, str, Any]
+"""(module or class, name, value)"""
+
+TINY: tuple[Patch, ...] = (
+    (prepared, "INLINE_BYTES", 90),
     (rows, "ROW_GROUP_RECORDS", 3),
     (names, "BUCKET_ENTRIES", 5),
     (chain, "BUCKET_ENTRIES", 5),
@@ -20,6 +24,8 @@ TINY: tuple[tuple[Any, str, Any], ...] = (
     (chain, "WINDOW", 4),
     (index, "LEAF_EXTENTS", 8),
     (index, "FULL_LEAF", 5),
+    (index, "SORTED_AT_ONCE", 2),
+    (index, "FEW_PARTITIONS", 1),
     (snapshots, "MAX_LEAF_EXTENTS", 8),
     (snapshots, "MANY_SENDERS", 3),
     (apps, "_LAYER_LIMITS", (1, 2)),
@@ -32,17 +38,45 @@ TINY: tuple[tuple[Any, str, Any], ...] = (
     (maintenance, "RUNS_PER_ENTRY", 2),
     (maintenance, "SENDERS_KEPT", 2),
     (maintenance, "SNAPSHOTS_KEPT", 1),
+    (values, "_INTEGERS", {key: (-1, high) for key, (_, high) in values._INTEGERS.items()}),
     (maintenance, "plan_rewrites", functools.partial(rewrite.plan_rewrites, min_files=3)),
 )
 
 
 @contextmanager
-def tiny_limits() -> Iterator[None]:
-    before = [(module, name, getattr(module, name)) for module, name, _ in TINY]
+def patched(patches: Iterable[Patch]) -> Iterator[None]:
+    """Other values for names of modules and classes, for a while."""
+    patches = tuple(patches)
+    before = [(where, name, where.__dict__[name]) for where, name, _ in patches]
     try:
-        for module, name, value in TINY:
-            setattr(module, name, value)
+        for where, name, value in patches:
+            setattr(where, name, value)
         yield
     finally:
-        for module, name, value in before:
-            setattr(module, name, value)
+        for where, name, value in before:
+            setattr(where, name, value)
+
+
+@contextmanager
+def tiny_limits() -> Iterator[None]:
+    with patched(TINY):
+        yield
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """A query commits where it stands, so that the seed decides when."""
+    from pyspark_offsetlog import ownership
+
+    def here(self: Any) -> None:
+        if not self._working:
+            self._working = True
+            self._run()
+
+    patches: tuple[Patch, ...] = (
+        (ownership.Ownership, "_wake", here),
+        (ownership, "RETRY", 0.0),
+        (ownership, "warn", lambda text: None),
+    )
+    with patched(patches):
+        yield

@@ -50,6 +50,8 @@ class Scene:
         self.is_local = is_local
         self.graces = graces
         self.oracle = Oracle(world, TOPIC)
+        self.extra: dict[Any, Any] = {}
+        """What the roles of some histories share besides."""
 
     def handle(self, process: Process) -> TopicHandle:
         store = SimStore(self.world, process, self.is_local)
@@ -100,9 +102,12 @@ class Actor:
     def say(self, text: str) -> None:
         self.world.tell("op", self.name, text)
 
-    def do(self, what: str, call: Callable[[], Any]) -> Any:
-        """Run an operation; None when the history explains its failure."""
+    def do(self, what: str, call: Callable[[], Any], reads_ahead: bool = False) -> Any:
+        """Run an operation; None when the history explains its failure. What reads ahead may
+        meet a fault later than it happened."""
         faults, calm = self.process.faults_seen, self.world.calm
+        if reads_ahead:
+            faults, calm = -1, False
         tip = self.handle.chain.state.tip
         ack = self.oracle.newest_ack
         self.may_have_landed = False

@@ -1,0 +1,164 @@
+"""``python -m tests.soak --minutes 30``: everything, and one table of what came of it.
+
+First the simulations of topics and of groups with their planted bugs, then real processes on each
+storage, and last one topic under an even load: half an hour makes a thousand kills on a quiet
+machine. Exit status 1 if anything was violated, or a planted bug was not caught."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from offsetlog.testing.simulation import GROUPS_KIND, TOPIC_KIND, first_failure, story
+from offsetlog.testing.simulation import campaign as simulate
+from tests.soak import load
+from tests.soak.campaign import Result, campaign
+from tests.soak.places import SITES
+from tests.testing import group_mutations, mutations
+
+PLANTED: dict[str, Any] = {TOPIC_KIND: mutations, GROUPS_KIND: group_mutations}
+
+QUICK_BUGS = (
+    "duplicates count",
+    "acknowledged before the fold",
+    "rows taken out before they moved",
+)
+"""Bugs that real processes, too, meet within seconds; planted on each storage in turn."""
+BUG_SECONDS = 60.0
+
+
+class Row(NamedTuple):
+    storage: str
+    histories: int
+    operations: int
+    faults: int
+    kills: int
+    caught: str
+    violations: int
+
+
+HEADS = (
+    "storage",
+    "histories",
+    "operations",
+    "faults",
+    "kills",
+    "planted bugs caught",
+    "violations",
+)
+
+
+def simulated(kind: str, seconds: float, bugs: bool) -> Row:
+    deadline, seed, entries, faults, violations = time.monotonic() + seconds, 0, 0, 0, 0
+    planted_bugs = PLANTED[kind]
+    while time.monotonic() < deadline:
+        seed += 1
+        [outcome] = simulate([seed], kind)
+        entries += outcome.entries
+        faults += sum(n for what, n in outcome.counts.items() if what in _FAULTS)
+        if not outcome.sound:
+            violations += 1
+            print(story(outcome), flush=True)
+    caught = 0
+    for name in planted_bugs.MUTATIONS if bugs else ():
+        with planted_bugs.planted(name):
+            count, outcome = first_failure(range(1, 151), kind)
+        caught += outcome is not None
+        print(f"planted in the simulation: {name}: found after {count} histories", flush=True)
+    told = f"{caught}/{len(planted_bugs.MUTATIONS) if bugs else 0}"
+    return Row(f"simulated, {kind}", seed, entries, faults, 0, told, violations)
+
+
+_FAULTS = frozenset(
+    {"crash", "lost", "never", "late", "hidden", "refused", "reads", "slow", "freeze", "jump",
+     "caches"}
+)  # fmt: skip
+
+
+def real(storage: str, seconds: float, kills: int, seed: int, bugs: bool) -> Row:
+    deadline = time.monotonic() + seconds
+    done: list[Result] = []
+    while not done or (time.monotonic() < deadline and sum(r.kills for r in done) < kills):
+        rest = deadline - time.monotonic()
+        result = campaign(storage, kills, min(120.0, max(rest, 10.0)), seed + len(done))
+        done.append(result)
+        _tell(result)
+    caught = 0
+    for name in QUICK_BUGS if bugs else ():
+        found = any(campaign(storage, 10**6, BUG_SECONDS, i, name).violations for i in (1, 2))
+        caught += found
+        print(f"planted on {storage}: {name}: {'caught' if found else 'NOT caught'}", flush=True)
+    return Row(
+        storage,
+        len(done),
+        sum(r.operations for r in done),
+        sum(sum(r.faults.values()) + r.freezes for r in done),
+        sum(r.kills for r in done),
+        f"{caught}/{len(QUICK_BUGS) if bugs else 0}",
+        sum(len(r.violations) for r in done),
+    )
+
+
+def _tell(result: Result) -> None:
+    what = ", ".join(f"{n} x {what}" for what, n in result.faults.items())
+    print(
+        f"{result.storage}: {result.operations:,} operations, {result.kills} kills, "
+        f"{result.freezes} freezes, {what or 'no other fault'}, "
+        f"{len(result.violations)} violations in {result.seconds:.0f} s",
+        flush=True,
+    )
+    for violation in result.violations[:10]:
+        print(f"  {violation}")
+    print(result.story, end="\n" if result.story else "", flush=True)
+
+
+def table(rows: list[Row]) -> str:
+    cells = [HEADS, *([f"{v:,}" if isinstance(v, int) else v for v in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(HEADS))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in cells
+    )
+
+
+def _rows(given: argparse.Namespace) -> Iterator[Row]:
+    kinds = list(PLANTED) if given.simulated else []
+    seconds = 60 * given.minutes / (len(given.only) + len(kinds) + given.load)
+    for kind in kinds:
+        yield simulated(kind, seconds, not given.no_bugs)
+    for storage in given.only:
+        yield real(storage, seconds, given.kills, given.seed, not given.no_bugs)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.soak")
+    parser.add_argument("--minutes", type=float, default=30, help="in all, bugs not counted")
+    parser.add_argument("--kills", type=int, default=10**6, help="at most, for each storage")
+    parser.add_argument("--only", nargs="*", choices=list(SITES), default=list(SITES))
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--no-bugs", action="store_true", help="plant none")
+    parser.add_argument("--no-simulation", dest="simulated", action="store_false")
+    parser.add_argument("--no-load", dest="load", action="store_false")
+    given = parser.parse_args(arguments)
+    rows = list(_rows(given))
+    print(f"\n{table(rows)}")
+    under_load = ()
+    if given.load:
+        outcome = load.load(60 * given.minutes / (len(rows) + 1))
+        under_load = outcome.violations
+        print(f"\n{load.table(outcome)}")
+    total = sum(row.kills for row in rows)
+    missed = [row.storage for row in rows if len(set(row.caught.split("/"))) > 1]
+    violations = sum(row.violations for row in rows) + len(under_load)
+    print(f"\n{total:,} kills, violations: {violations}; bugs missed on: {missed or 'none'}")
+    return 1 if violations or missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
