@@ -1,4 +1,7 @@
-"""``python -m bench``: run the figures, write ``results.json``, print the table."""
+"""``python -m bench``: run the figures, write ``results.json``, print the table.
+
+A full run also draws the charts and puts both into the README.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from bench import charts, readme
 from bench.figure import Setting
 from bench.figures import cases, figure_names, select
-from bench.results import Row, load, merge, save
+from bench.results import Row, keep_series, load, merge, save
 from bench.runner import run_case, work_folder
+from bench.suite import SUITE
 from bench.table import show
 
 HERE = Path(__file__).resolve().parent
@@ -47,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     measured: list[Row] = []
     failed = []
     busiest = 0.0
-    with work_folder(options.cache) as work, console.status("starting") as status:
+    with work_folder(options.cache) as work, SUITE, console.status("starting") as status:
         for case in chosen:
             busiest = max(busiest, os.getloadavg()[0])
             folder = work / case.name
@@ -61,7 +66,12 @@ def main(argv: list[str] | None = None) -> int:
                 console.print(traceback.format_exc(limit=-4), style="dim", markup=False)
                 continue
             save(target, merge(load(target), measured, figure_names()))
+            if setting.series:
+                keep_series(target.with_stem(f"{target.stem}-series"), setting.series)
     show(measured, console)
+    if target == HERE / "results.json":
+        charts.redraw(target, charts.FOLDER)
+        readme.main([])
     if busiest > (os.cpu_count() or 1) + 1:
         console.print(
             f"[yellow]The load average reached {busiest:.1f}: others were at work, and times of "

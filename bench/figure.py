@@ -5,18 +5,21 @@
 2. A figure with a ``bound`` has no peer that runs: the bound stands in its place, and the goal
    is a ratio of 1.
 3. A rig is made once for all rounds of a case and owns what it starts.
+4. What is more than one number, such as a curve, goes into ``Setting.series`` beside the figures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, TypeVar
 
 Better = Literal["higher", "lower"]
 T = TypeVar("T")
+Series = dict[str, list[dict[str, float]]]
+"""Tables by name: each row holds what was varied and what was measured."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,7 @@ class Setting:
     work: Path
     cache: Path
     short: bool = False
+    series: Series = field(default_factory=dict)
 
     def pick(self, full: T, short: T) -> T:
         """The size for this run."""

@@ -9,12 +9,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from bench.figure import Setting
+from bench.suite import SUITE
 from bench.workload import irregular_sizes, random_table
+
+if TYPE_CHECKING:
+    from bench.floors.s3 import BareHttp
 
 TOPIC = "orders"
 PARTITIONS = 64
@@ -24,6 +30,8 @@ FIRST_TIME = 1_700_000_000_000
 PLANNED = 100
 """Segments of partition 0 that the planned range spans."""
 REAL_ROWS = 5_000
+LARGE_ROWS = 5_000
+"""Records that fill half of the smallest target of a rewrite: such a segment is left alone."""
 SENDERS = 100
 """Producers that take turns; each is remembered by the state."""
 
@@ -51,9 +59,14 @@ class Written(NamedTuple):
 
 
 class Author:
-    """Makes entries that name segments, and folds them onto a chain of its own."""
+    """Makes entries that name segments, and folds them onto a chain of its own.
 
-    def __init__(self, url: str, seed: int = 7, **options: Any) -> None:
+    ``stored``: put each entry into the chain. What only opens the log's newest state never asks
+    for them, and 10^6 files take long to make."""
+
+    def __init__(
+        self, url: str, seed: int = 7, stored: bool = True, least: int = 1, **options: Any
+    ) -> None:
         from offsetlog.client.chain import Chain
         from offsetlog.client.env import REAL
         from offsetlog.client.stored_state import StoredState
@@ -67,7 +80,8 @@ class Author:
         self.state = self.stored.open()
         self._seed = seed
         self._source = np.random.default_rng(seed)
-        self._sizes = irregular_sizes(1 << 16, seed)
+        self._sizes = irregular_sizes(1 << 16, seed, low=least)
+        self._stored = stored
         self._used = 0
         self.real = ""
         self.time = FIRST_TIME + self.state.tip * 1000
@@ -118,14 +132,15 @@ class Author:
             own=True,
             born=self.state.tip,
             life=self.state.life,
-            hashed_with=PARTITIONS,
+            hashed_with=self.state.partitions,
             digest=ids[:16],
             ts_type=0,
             parts=parts,
         )
         entry = Entry(ids[16:], self.time, body)
-        name = str(EntryName(self._chain.folder, self.state.tip))
-        self._store.put(name, entries.encode(entry, None, "none"), durable=False)
+        if self._stored:
+            name = str(EntryName(self._chain.folder, self.state.tip))
+            self._store.put(name, entries.encode(entry, None, "none"), durable=False)
         self.state, verdict = step(self.state, entry)
         if not hasattr(verdict, "placed"):
             raise RuntimeError(f"an entry of the large log is void: {verdict}")
@@ -135,9 +150,14 @@ class Author:
         self._chain.adopt(self.state)
         self.state = self.stored.publish()
 
-    def publish_if_due(self) -> None:
+    def look_after(self) -> None:
+        """Store the state as ``maintain`` does, which sorts old leaves."""
+        self._chain.adopt(self.state)
+        self.state = self.stored.tidy()
+
+    def publish_if_due(self, every: int = PUBLISH_EVERY) -> None:
         """Store the state when the stored one is far enough behind."""
-        if self.state.tip - self.state.index.seq >= PUBLISH_EVERY:
+        if self.state.tip - self.state.index.seq >= every:
             self.publish()
 
     def files(self) -> tuple[str, ...]:
@@ -147,7 +167,8 @@ class Author:
         folder = self._chain.folder
         found = [str(names.LeafName(folder, ref.uid)) for ref in self.state.index.leaves]
         found += [str(names.SnapshotName(folder, self.state.tip)), names.hint_name(folder)]
-        return (names.ROOT_FILE, self.real, *found)
+        found += [self.real] if self.real else []
+        return (names.ROOT_FILE, *found)
 
     def written(self) -> Written:
         """What was put by now."""
@@ -158,8 +179,9 @@ class Author:
         self._store.close()
 
     def _partitions(self, limit: int) -> list[int]:
-        count = min(limit, PARTITIONS, int(self._source.integers(1, 2 * PARTITIONS)))
-        picked = self._source.choice(PARTITIONS, count, replace=False)
+        there = self.state.partitions
+        count = min(limit, there, int(self._source.integers(1, 2 * there)))
+        picked = self._source.choice(there, count, replace=False)
         return sorted(int(p) for p in picked)
 
     def _part(self, partition: int, digits: str) -> Any:
@@ -175,11 +197,8 @@ class Author:
 
 def build(folder: Path, segments: int) -> Built:
     """A log whose topic has so many segments, its last snapshot at its tip."""
-    import offsetlog
-
     url = f"file://{folder}"
-    with offsetlog.open(url) as log:
-        log.create_topic(TOPIC, partitions=PARTITIONS)
+    _create(url, PARTITIONS, {})
     author = Author(url)
     left = segments - 1
     while left > segments // 2:
@@ -193,7 +212,7 @@ def build(folder: Path, segments: int) -> Built:
         if spanned < PLANNED and author.state.end(0) > end:
             end, spanned = author.state.end(0), spanned + 1
         author.publish_if_due()
-    author.publish()
+    author.look_after()
     built = Built(
         url,
         folder,
@@ -205,6 +224,50 @@ def build(folder: Path, segments: int) -> Built:
     )
     author.close()
     return built
+
+
+def _create(url: str, partitions: int, config: dict[str, object]) -> None:
+    import offsetlog
+
+    with offsetlog.open(url) as log:
+        log.create_topic(TOPIC, partitions=partitions, config=config)
+
+
+class Sketch(NamedTuple):
+    """A log without its entries, for what never asks for them."""
+
+    url: str
+    folder: Path
+    files: tuple[str, ...]
+
+    def mirror(self, server: BareHttp, prefix: str) -> None:
+        """Put it on an object store too."""
+        for name in self.files:
+            server.put(f"{prefix}/{name}", (self.folder / name).read_bytes())
+
+
+def sketched(setting: Setting, segments: int, partitions: int = PARTITIONS) -> Sketch:
+    """Such a log, made once a run. Who wants to change it mirrors or copies it."""
+    name = f"sketch-{segments}-{partitions}"
+    folder = setting.work.parent / name
+    return SUITE.once(name, lambda: nullcontext(_sketch(folder, segments, partitions)))
+
+
+def _sketch(folder: Path, segments: int, partitions: int) -> Sketch:
+    """Its segments are too large for upkeep to join, and no retention takes them."""
+    folder.mkdir()
+    url = f"file://{folder}"
+    config: dict[str, object] = {"retention.ms": -1, "segment.bytes": 1 << 20}
+    _create(url, partitions, config)
+    author = Author(url, stored=False, least=LARGE_ROWS)
+    left, every = segments, max(PUBLISH_EVERY, segments // partitions // 128)
+    while left:
+        left -= author.append(left)
+        author.publish_if_due(every)
+    author.look_after()
+    files = author.files()
+    author.close()
+    return Sketch(url, folder, files)
 
 
 def extend(url: str, entries: int, **options: Any) -> None:

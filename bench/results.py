@@ -2,6 +2,7 @@
 
 1. A run replaces the rows that it measured and leaves the others as they were.
 2. The file is replaced in one step: a run that dies leaves the old one.
+3. Curves lie in a file beside it, whose name ends in ``-series``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 from statistics import median
 from typing import TypedDict
 
-from bench.figure import Figure
+from bench.figure import Figure, Series
 
 
 class Row(TypedDict):
@@ -82,9 +83,23 @@ def merge(old: Iterable[Row], new: Iterable[Row], order: Sequence[str]) -> list[
     return [rows[name] for name in order if name in rows]
 
 
+def keep_series(path: Path, new: Series) -> None:
+    """Put tables into the file beside the results, over those of the same name."""
+    old: Series = json.loads(path.read_text()) if path.exists() else {}
+    tables = (
+        f" {json.dumps(name)}: [\n" + ",\n".join("  " + json.dumps(row) for row in rows) + "\n ]"
+        for name, rows in sorted({**old, **new}.items())
+    )
+    _replace(path, "{\n" + ",\n".join(tables) + "\n}\n")
+
+
 def save(path: Path, rows: Iterable[Row]) -> None:
     """Replace the file, one row a line so that a diff reads well."""
     lines = ",\n".join(" " + json.dumps(item) for item in rows)
+    _replace(path, f"[\n{lines}\n]\n")
+
+
+def _replace(path: Path, text: str) -> None:
     temporary = path.with_suffix(".new")
-    temporary.write_text(f"[\n{lines}\n]\n")
+    temporary.write_text(text)
     os.replace(temporary, path)

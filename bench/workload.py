@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +15,16 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 8
 VALUE_BYTES = 100
+FIRST_TIME = 1_700_000_000_000
+KINDS = ("view", "cart", "order", "refund")
+AGENTS = (
+    "Mozilla/5.0 (X11; Linux x86_64)",
+    "Mozilla/5.0 (Windows NT 10.0; Win64)",
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18)",
+    "Mozilla/5.0 (Linux; Android 15)",
+    "ShopApp/7.2 (Android 15)",
+    "ShopApp/7.1 (iOS 18)",
+)
 
 
 def _binary(raw: bytes, width: int) -> pa.Array:
@@ -49,34 +58,67 @@ def random_records(rows: int, seed: int = 7) -> tuple[list[bytes], list[bytes]]:
 
 
 def events(rows: int, seed: int = 7) -> pa.Table:
-    """JSON events of about 200 bytes, keyed by customer."""
+    """JSON events of about 200 bytes, keyed by customer, with the times at which they happened.
+
+    Sessions of some twenty events lie close together, as in a real stream."""
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     source = np.random.default_rng(seed)
-    customers = source.zipf(1.3, rows) % 100_000
-    cents = source.integers(99, 99_999, rows)
-    kinds = source.choice(["view", "cart", "order", "refund"], rows, p=[0.7, 0.2, 0.08, 0.02])
-    clicks = np.cumsum(source.integers(0, 20, rows)) + 1_700_000_000_000
-    sessions = source.integers(0, 2**63, rows)
-    values = [
-        json.dumps(
-            {
-                "event": str(kind),
-                "customer": int(customer),
-                "session": f"{session:016x}",
-                "at": int(at),
-                "amount": {"currency": "EUR", "cents": int(cent)},
-                "page": f"/shop/category-{customer % 40}/item-{cent % 5000}",
-                "agent": "Mozilla/5.0 (X11; Linux x86_64)",
-            },
-            separators=(",", ":"),
-        ).encode()
-        for kind, customer, session, at, cent in zip(
-            kinds, customers, sessions, clicks, cents, strict=True
-        )
-    ]
-    keys = [f"customer-{number}".encode() for number in customers]
-    return pa.table({"key": pa.array(keys, pa.binary()), "value": pa.array(values, pa.binary())})
+    sessions = rows // 20 + 200
+    drift = source.normal(0, 50, rows).astype(np.int64)
+    session = np.clip(np.arange(rows) // 20 + 100 + drift, 0, sessions - 1)
+    customer = (100_000 * source.random(sessions) ** 2).astype(np.int64)[session]
+    agent = source.integers(0, len(AGENTS), sessions)[session]
+    category = source.integers(0, 40, sessions)[session]
+    kind = source.choice(len(KINDS), rows, p=[0.7, 0.2, 0.08, 0.02])
+    at = FIRST_TIME + np.cumsum(source.integers(0, 20, rows))
+
+    def text(values: np.ndarray) -> pa.Array:
+        return pa.array(values).cast(pa.string())
+
+    def picked(words: tuple[str, ...], which: np.ndarray) -> pa.Array:
+        return pa.array(words).take(pa.array(which))
+
+    value = pc.binary_join_element_wise(
+        '{"event":"',
+        picked(KINDS, kind),
+        '","customer":',
+        text(customer),
+        ',"session":"',
+        _hex(source.bytes(8 * sessions)).take(pa.array(session)),
+        '","at":',
+        text(at),
+        ',"page":"/shop/category-',
+        text(category),
+        "/item-",
+        text(source.integers(0, 5_000, rows)),
+        '","amount":{"currency":"EUR","cents":',
+        text(source.integers(99, 99_999, rows)),
+        '},"agent":"',
+        picked(AGENTS, agent),
+        '"}',
+        "",
+    )
+    key = pc.binary_join_element_wise("customer-", text(customer), "")
+    times = pa.array(at).cast(pa.timestamp("ms", "UTC"))
+    columns = {"key": key.cast(pa.binary()), "value": value.cast(pa.binary()), "timestamp": times}
+    return pa.table(columns)
+
+
+def _hex(raw: bytes) -> pa.Array:
+    """Strings of sixteen hexadecimal digits."""
+    digits = np.frombuffer(raw.hex().encode(), np.uint8)
+    return _binary(digits.tobytes(), 16).cast("string")
+
+
+def timed(table: pa.Table, seed: int = 7) -> pa.Table:
+    """A table with the times at which its rows came, some milliseconds apart."""
+    import pyarrow as pa
+
+    gaps = np.random.default_rng(seed).integers(0, 3, table.num_rows)
+    times = pa.array(FIRST_TIME + np.cumsum(gaps)).cast(pa.timestamp("ms", "UTC"))
+    return table.append_column("timestamp", times)
 
 
 def irregular_sizes(count: int, seed: int = 7, low: int = 1, high: int = 50_000) -> np.ndarray:

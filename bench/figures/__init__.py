@@ -19,13 +19,28 @@ MODULES = (
     "groups",
     "send",
     "arrow",
+    "spark_source",
+    "spark_sink",
+    "spark_hand_over",
+    "requests",
+    "growth",
+    "stored_bytes",
+    "spark_latency",
+    "spark_batches",
+    "spark_plan",
+    "cost_month",
 )
 
 
 @lru_cache
+def modules() -> dict[str, tuple[Case, ...]]:
+    """The cases of each family."""
+    return {name: import_module(f"bench.figures.{name}").CASES for name in MODULES}
+
+
 def cases() -> tuple[Case, ...]:
     """All cases, in the order in which they run and are shown."""
-    return tuple(case for name in MODULES for case in import_module(f"bench.figures.{name}").CASES)
+    return tuple(case for family in modules().values() for case in family)
 
 
 def figure_names() -> list[str]:

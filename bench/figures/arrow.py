@@ -1,12 +1,15 @@
 """Whole tables in and out: the data plane.
 
 Sending is held against a number, and shown next to a bare Parquet encode of the same rows in one
-thread. Reading is held against a bare decode of the very files that were written; reading as
-records against a number, and shown next to confluent-kafka's ``consume`` of the same records.
+thread; what is dirty on the disk is synced before each. Reading is held against a bare decode of
+the very files that were written; reading as records against a number, and shown next to
+confluent-kafka's ``consume`` of the same records. Two more rounds warm up: a process that touches
+memory for the first time waits for it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +44,7 @@ class _Sends:
         topic = f"orders-{self._round}"
         self._round += 1
         self._log.create_topic(topic, partitions=PARTITIONS)
+        os.sync()
         with self._log.producer() as producer:
             begin = perf_counter()
             producer.send_arrow(topic, self._table).result()
@@ -50,6 +54,7 @@ class _Sends:
     def peer(self) -> dict[str, float]:
         """Eight files of the same rows, one after another."""
         share = self._table.num_rows // PARTITIONS
+        os.sync()
         begin = perf_counter()
         for number in range(PARTITIONS):
             encode(self._table.slice(number * share, share), self._work / f"bare-{number}.parquet")
@@ -155,7 +160,7 @@ def _poll_rig(setting: Setting) -> Iterator[Rig]:
 
 
 CASES = (
-    Case("send_arrow", SEND, _send_rig),
-    Case("poll_arrow", READ, _read_rig),
+    Case("send_arrow", SEND, _send_rig, warmups=2),
+    Case("poll_arrow", READ, _read_rig, warmups=3),
     Case("poll", POLL, _poll_rig),
 )

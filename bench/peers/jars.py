@@ -29,21 +29,22 @@ class Package(NamedTuple):
     version: str
 
 
-def fetch(name: str, packages: Sequence[Package], cache: Path) -> Path:
-    """The folder of the jars of some packages; fetched the first time."""
+def fetch(name: str, packages: Sequence[Package], cache: Path, alone: bool = False) -> Path:
+    """The folder of the jars of some packages; fetched the first time. ``alone``: without what
+    they depend on, for packages whose own list is longer than what is used of them."""
     target = cache / "jars" / name
     if target.exists():
         return target
     if shutil.which("java") is None:
-        raise PeerUnavailableError("the Kafka peer needs Java 17 or newer on the PATH")
+        raise PeerUnavailableError("the peers need Java 17 or newer on the PATH")
     target.parent.mkdir(parents=True, exist_ok=True)
     attempt = Path(tempfile.mkdtemp(dir=target.parent))
     try:
         jars = attempt / "jars"
         if shutil.which("mvn"):
-            _maven(packages, attempt, jars, cache)
+            (_maven_alone if alone else _maven)(packages, attempt, jars, cache)
         else:
-            _ivy(packages, attempt, jars, cache)
+            _ivy(packages, attempt, jars, cache, alone)
         if not any(jars.glob("*.jar")):
             raise PeerUnavailableError(f"no jars came for {', '.join(map(str, packages))}")
         jars.replace(target)
@@ -70,10 +71,22 @@ def _maven(packages: Sequence[Package], attempt: Path, jars: Path, cache: Path) 
     )
 
 
-def _ivy(packages: Sequence[Package], attempt: Path, jars: Path, cache: Path) -> None:
+def _maven_alone(packages: Sequence[Package], attempt: Path, jars: Path, cache: Path) -> None:
+    for package in packages:
+        _run(
+            ["mvn", "-B", "-q", f"-Dmaven.repo.local={cache / 'm2'}", "dependency:copy"]
+            + [f"-Dartifact={':'.join(package)}", f"-DoutputDirectory={jars}"],
+            attempt,
+        )
+
+
+def _ivy(
+    packages: Sequence[Package], attempt: Path, jars: Path, cache: Path, alone: bool = False
+) -> None:
+    follow = str(not alone).lower()
     wanted = "".join(
         f"<dependency org={quoteattr(p.group)} name={quoteattr(p.artifact)}"
-        f' rev={quoteattr(p.version)} conf="default->default"/>'
+        f' rev={quoteattr(p.version)} conf="default->default" transitive="{follow}"/>'
         for p in packages
     )
     (attempt / "ivy.xml").write_text(
