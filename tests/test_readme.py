@@ -1,35 +1,26 @@
-"""The README's code runs, and what it says of the package is so."""
+"""The README's code runs, and what it and the other pages say of the package is so."""
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text()
+from tests.pages import PAGES, ROOT, blocks, moved, run
 
-
-def blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
-
-
-def run(command: list[str], text: str | None = None) -> str:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    env = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        command, input=text, capture_output=True, text=True, env=env, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+README = ROOT / "README.md"
+LINKS = [
+    (page, target)
+    for page in PAGES
+    for target in re.findall(r"\]\((?!http)([^)]+)\)", page.read_text())
+]
 
 
 def test_the_first_program(tmp_path: Path) -> None:
-    first, groups = (p.replace("/tmp/offsetlog-first", str(tmp_path)) for p in blocks("python"))
+    programs = [moved(p, tmp_path) for p in blocks("python", README) if "offsetlog-first" in p]
+    first, groups = programs
     out = run([sys.executable, "-c", first])
     assert "b'ann' b'3 apples'" in out
     assert re.search(r"\{0: \d, 1: \d, 2: \d\}", out)
@@ -40,22 +31,34 @@ def test_the_first_program(tmp_path: Path) -> None:
 
 
 def test_the_page_on_groups(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "groups.md").read_text()
-    [program] = blocks("python", page)
-    out = run([sys.executable, "-c", program.replace("/tmp/offsetlog-groups", str(tmp_path))])
+    [program] = blocks("python", ROOT / "docs" / "groups.md")
+    out = run([sys.executable, "-c", moved(program, tmp_path)])
     assert "b'29'" in out
 
 
 def test_the_same_without_a_program(tmp_path: Path) -> None:
-    [script] = [text for text in blocks("sh") if "OFFSETLOG_ROOT" in text]
-    out = run(["bash", "-euo", "pipefail"], script.replace("/tmp/offsetlog-shell", str(tmp_path)))
+    [script] = [text for text in blocks("sh", README) if "OFFSETLOG_ROOT" in text]
+    out = run(["bash", "-euo", "pipefail"], moved(script, tmp_path))
     assert '"value": "3 apples"' in out or '"value":"3 apples"' in out
     assert sum(int(n) for n in re.findall(r"^orders:\d:(\d+)$", out, flags=re.MULTILINE)) == 2
 
 
-@pytest.mark.parametrize("target", re.findall(r"\]\((?!http)([^)#]+)\)", README))
-def test_links_point_to_files(target: str) -> None:
-    assert (ROOT / target).exists()
+def test_the_two_commands_exist() -> None:
+    [script] = [text for text in blocks("sh", README) if "make demo" in text]
+    targets = re.findall(r"^make (\w+)", script, flags=re.MULTILINE)
+    assert targets == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{target}:" in makefile for target in [*targets, "bench", "soak"])
+
+
+@pytest.mark.parametrize(("page", "target"), LINKS)
+def test_links_point_to_what_is_there(page: Path, target: str) -> None:
+    path, _, heading = target.partition("#")
+    file = page.parent / path if path else page
+    assert file.exists()
+    if heading:
+        titles = re.findall(r"^#+ (.*)$", file.read_text(), flags=re.MULTILINE)
+        assert heading in [re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles]
 
 
 def test_the_import_is_light() -> None:
@@ -68,7 +71,8 @@ def test_the_import_is_light() -> None:
 def test_settings_are_the_ones_that_exist() -> None:
     from offsetlog.values import CONFIG_KEYS
 
-    [line] = [line for line in README.splitlines() if line.startswith("Settings by Kafka's names")]
+    lines = README.read_text().splitlines()
+    [line] = [line for line in lines if line.startswith("Settings by Kafka's names")]
     named = set(re.findall(r"`([a-z.]+)`", line))
     assert named - {"."} == set(CONFIG_KEYS)
 

@@ -15,9 +15,10 @@ from typing import Any
 
 import click
 
-from .failures import did_you_mean
+from ..storage.open import parse_option
+from ..values import did_you_mean
 from .params import ParamType
-from .session import Session, parse_storage
+from .session import Session
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -47,7 +48,7 @@ class StorageOption(ParamType):
         if not equals or not key:
             # The text is not repeated: it may be a secret.
             self.fail("a storage option is written as name=value.", param, ctx)
-        return key, parse_storage(text)
+        return key, parse_option(text)
 
 
 def global_options(own: list[click.Parameter]) -> list[click.Parameter]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..errors import InvalidRequestError
-from .failures import did_you_mean
+from ..values import did_you_mean
 
 CONFIG_VARIABLE = "OFFSETLOG_CONFIG"
 PLACES = ("conf/offsetlog.toml", "offsetlog.toml")

@@ -1,9 +1,16 @@
-"""``offsetlog demo``: the log at work, with a crash in the middle."""
+"""``offsetlog demo``: the log at work, with a crash in the middle.
+
+Invariants:
+
+1. With Spark and Java it is the story of Spark; without, that of Python alone, and it says why.
+2. Whatever happens, no process and no folder is left, but the folder of a demo that failed.
+"""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +20,9 @@ from .output import print_json
 from .params import Whole
 from .session import Session, pass_session
 
+if TYPE_CHECKING:
+    from .demo_story import Finding
+
 SECONDS = 20.0
 
 
@@ -20,74 +30,91 @@ SECONDS = 20.0
     "demo",
     cls=Command,
     examples="""
-    $ offsetlog demo --seconds 4 --producers 2
+    $ offsetlog demo
+    $ offsetlog demo --no-spark --seconds 4 --producers 2
     """,
 )
 @click.option(
     "--seconds", type=click.FloatRange(3, 3600), default=SECONDS, show_default=True,
-    help="How long the producers send.",
+    help="How long records are sent, about.",
 )  # fmt: skip
-@click.option("--producers", type=Whole(1, 16), default=3, show_default=True, help="How many.")
+@click.option(
+    "--spark/--no-spark", default=None,
+    help="With Spark, or Python alone. Default: with Spark where it and Java are installed.",
+)  # fmt: skip
+@click.option(
+    "--producers", type=Whole(1, 16), default=3, show_default=True,
+    help="How many processes send, without Spark.",
+)  # fmt: skip
 @click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
 @pass_session
 @click.pass_context
 def command(
-    ctx: click.Context, session: Session, seconds: float, producers: int, keep: bool
+    ctx: click.Context,
+    session: Session,
+    seconds: float,
+    spark: bool | None,
+    producers: int,
+    keep: bool,
 ) -> None:
-    """Produce from several processes, follow them live, kill one, and check every promise.
+    """Stream records in and out, kill the reader, replay, and check every promise.
 
-    Then two workers of a group share the records, one is killed, and the other takes over.
+    With Spark: one query writes a topic, another reads it as a group. Its lag is shown live, both
+    are killed with SIGKILL and started again, and everything is counted. Then a bug is found, the
+    group is reset while the query runs, and it reads everything again.
 
-    It works in a temporary folder of the local disk, whatever the root is. In the end the whole
-    log is read again: each acknowledged record must be there once, at its offset. The exit
-    status is 1 if a promise was broken.
+    Without Spark: several processes produce, one is killed; two workers of a group share the
+    records, one is killed, and the other takes over.
+
+    It works in a temporary folder of the local disk, whatever the root is. The exit status is 1
+    if a promise was broken.
     """
-    from .demo_group import Crew
-    from .demo_screen import screen_for, show_findings, watch
-    from .demo_story import TOPIC, Story
+    from .demo_spark import DemoFailed, spark_lacks
 
+    lacking = "" if spark is False else spark_lacks()
+    if lacking and spark:
+        say(f"the demo with Spark can't run here: {lacking}.")
+        ctx.exit(FAILED)
+    if lacking:
+        click.echo(f"This is the story of Python alone, since {lacking}.\n", err=session.json)
     folder = tempfile.mkdtemp(prefix="offsetlog-demo-")
-    story = Story(f"{folder}/log", producers, seconds)
-    crew: Crew | None = None
+    keeping = keep
     try:
-        with screen_for(story, session.json) as screen:
-            story.begin()
-            watch(story, screen, story.under_way)
-            story.start_clock()
-            watch(story, screen, lambda: story.elapsed > seconds * 0.4)
-            story.crash()
-            watch(story, screen, lambda: story.elapsed > seconds * 0.55)
-            story.restart()
-            watch(story, screen, lambda: story.elapsed > seconds)
-            story.end()
-            crew = Crew(story)
-            crew.begin()
-            watch(story, screen, crew.shared)
-            crew.kill()
-            watch(story, screen, crew.taken_over)
-            watch(story, screen, crew.done)
-            crew.end()
-        findings = [*story.reckon(), *crew.findings()]
-    except BaseException:
-        if not keep:
-            story.stop()
-            if crew is not None:
-                crew.stop()
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
+        if spark is False or lacking:
+            from .demo_python import run
+
+            findings = run(folder, producers, seconds, session.json)
+        else:
+            from .demo_spark import run as run_spark
+
+            findings = run_spark(folder, seconds, session.json)
+        broken = [one.promise for one in findings if not one.kept]
+        keeping = keep or bool(broken)
+    except DemoFailed as error:
+        keeping = True
+        say(f"{error} All of it is in {folder}.")
+        ctx.exit(FAILED)
     finally:
-        story.stop()
-        if crew is not None:
-            crew.stop()
-    broken = [finding.promise for finding in findings if not finding.kept]
-    if not keep and not broken:
-        shutil.rmtree(folder, ignore_errors=True)
-    if session.json:
-        print_json([finding._asdict() for finding in findings])
-    else:
-        show_findings(findings)
-        if keep:
-            click.echo(f"\nLook at it: offsetlog --root {folder}/log topics describe {TOPIC}")
+        if not keeping:
+            shutil.rmtree(folder, ignore_errors=True)
+    _show(session, findings, folder, keep)
     if broken:
         say(f"a promise was broken: {broken[0]}. Report it, with the log that is in {folder}.")
         ctx.exit(FAILED)
+
+
+def _show(session: Session, findings: list[Finding], folder: str, keep: bool) -> None:
+    if session.json:
+        print_json([finding._asdict() for finding in findings])
+        return
+    from .demo_screen import show_findings
+
+    click.echo()
+    show_findings(findings)
+    if keep:
+        root = f"{folder}/log"
+        click.echo(
+            f"\nLook at it:\n  offsetlog --root {root} topics describe orders\n"
+            f"  offsetlog --root {root} groups describe billing\n"
+            f"  offsetlog --root {root} verify\n  find {root} | head -30"
+        )

@@ -5,7 +5,7 @@ Invariants:
 1. The filesystem is judged by racing real processes on it, not by its name.
 2. All of it happens in a scratch folder of its own under the root, which is removed; no topic
    is needed, and none is touched.
-3. Java and Spark are for information: a log needs neither.
+3. Java and Spark are for information: a log needs neither (see ``doctor_spark``).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from .base import Command
+from .doctor_spark import SparkCheck, spark_checks
 from .failures import FAILED, say
 from .output import print_json, print_table, progress
 from .params import Whole
@@ -74,10 +75,12 @@ def command(
 
     Processes race for names while others read, in a scratch folder under the root that is
     removed again. The root need not hold a log yet. The exit status is 1 if it is not fit for
-    writing. Java and Spark are looked for too, but only Spark's users need them.
+    writing. Where Spark is installed it is looked at too, without starting it: Java, versions,
+    the Python of its workers, and whether they find the plugin; only Spark's users need that.
     """
     place = session.place()
     facts = machine()
+    spark = spark_checks(java())
     with progress("Checking") as show:
         from ..testing import check_store
 
@@ -95,9 +98,11 @@ def command(
     fit = report.passed and report.rounds > 0
     if session.json:
         told = {"fit": fit, "machine": [fact._asdict() for fact in facts]}
+        told["spark"] = [check._asdict() for check in spark]
         print_json({**told, "filesystem": report.to_dict()})
     else:
-        _show(facts, report, fit, rounds)
+        _show_machine(facts, spark)
+        _show(report, fit, rounds)
     if report.passed and not fit:
         say("nothing was raced for in the time, so nothing is known. Give it more with --seconds.")
         ctx.exit(FAILED)
@@ -127,9 +132,16 @@ def _in_scratch(place: Place, check: Callable[[str], Report]) -> Report:
             store.close()
 
 
-def _show(facts: list[Fact], report: Report, fit: bool, rounds: int) -> None:
+def _show_machine(facts: list[Fact], spark: list[SparkCheck]) -> None:
     print_table(("MACHINE", "FOUND", "NEEDED FOR"), facts)
     click.echo()
+    if spark:
+        rows = [(check.name, "ok" if check.passed else "WRONG", check.detail) for check in spark]
+        print_table(("SPARK", "RESULT", "WHAT WAS SEEN"), rows)
+        click.echo()
+
+
+def _show(report: Report, fit: bool, rounds: int) -> None:
     rows = [
         (check.name, "ok" if check.passed else "FAILED", check.detail) for check in report.checks
     ]

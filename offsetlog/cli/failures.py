@@ -9,10 +9,8 @@ Invariants:
 
 from __future__ import annotations
 
-import difflib
 import sys
 import warnings
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -67,15 +65,6 @@ def _usage(error: click.UsageError) -> str:
     if error.ctx is None:
         return text
     return f"{text} See '{error.ctx.command_path} --help'."
-
-
-def did_you_mean(given: str, known: Iterable[str]) -> str:
-    """A hint for a word that is not known."""
-    names = list(known)
-    close = difflib.get_close_matches(given, names, n=1)
-    if close:
-        return f"Did you mean {close[0]!r}?"
-    return f"Known: {', '.join(sorted(names))}."
 
 
 def quiet_warnings(session: Session) -> None:

@@ -83,18 +83,4 @@ def _check_names(storage: dict[str, Any]) -> None:
             )
 
 
-def parse_storage(text: str) -> Any:
-    """true and false, and JSON objects and lists; everything else is text."""
-    if text in ("true", "false"):
-        return text == "true"
-    if text[:1] in ("{", "["):
-        import json
-
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text
-    return text
-
-
 pass_session = click.make_pass_decorator(Session)

@@ -8,8 +8,9 @@ import pytest
 
 import offsetlog as library
 from offsetlog.cli.config import load, read
-from offsetlog.cli.session import Session, parse_storage
+from offsetlog.cli.session import Session
 from offsetlog.errors import InvalidRequestError
+from offsetlog.storage.open import parse_option
 
 CONF = Path(__file__).parents[2] / "conf"
 SAMPLES = {
@@ -68,11 +69,11 @@ def test_which_root_and_which_options_win(place, monkeypatch):
 
 
 def test_storage_values():
-    assert parse_storage("true") is True and parse_storage("false") is False
-    assert parse_storage('{"region_name": "x"}') == {"region_name": "x"}
-    assert parse_storage("[1]") == [1]
+    assert parse_option("true") is True and parse_option("false") is False
+    assert parse_option('{"region_name": "x"}') == {"region_name": "x"}
+    assert parse_option("[1]") == [1]
     for text in ("12345", "True", "{not json", "a=b", ""):
-        assert parse_storage(text) == text
+        assert parse_option(text) == text
 
 
 @pytest.mark.parametrize("name", ["url", "single_writer"])

@@ -81,7 +81,7 @@ def test_which_java(script, found, place, monkeypatch):
 def test_the_demo_keeps_its_promises(place, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(place))
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    result = offsetlog("demo", "--seconds", "3", "--producers", "2", "--json")
+    result = offsetlog("demo", "--no-spark", "--seconds", "3", "--producers", "2", "--json")
     assert result.status == 0, result.err
     findings = json.loads(result.out)
     assert len(findings) == 7 and all(finding["kept"] for finding in findings)
@@ -91,7 +91,7 @@ def test_the_demo_keeps_its_promises(place, monkeypatch):
 
 def test_ctrl_c_ends_the_demo_quietly_and_leaves_nothing(place):
     with subprocess.Popen(
-        [*PROGRAM, "demo"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [*PROGRAM, "demo", "--no-spark"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env=environment(TMPDIR=str(place)), start_new_session=True,
     ) as process:  # fmt: skip
         while b"producer processes" not in process.stdout.readline():

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 
 import offsetlog as library
-from offsetlog.cli import failures
+from offsetlog.values import did_you_mean
 from tests.cli.shell import PROGRAM, environment, offsetlog
 
 
@@ -162,5 +162,5 @@ warnings.warn_explicit("of a library", DeprecationWarning, "/x/s3fs/core.py", 1)
 
 
 def test_did_you_mean():
-    assert failures.did_you_mean("topik", ["topics", "verify"]) == "Did you mean 'topics'?"
-    assert failures.did_you_mean("zzz", ["verify", "topics"]) == "Known: topics, verify."
+    assert did_you_mean("topik", ["topics", "verify"]) == "Did you mean 'topics'?"
+    assert did_you_mean("zzz", ["verify", "topics"]) == "Known: topics, verify."
