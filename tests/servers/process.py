@@ -17,6 +17,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,17 +109,19 @@ class Server:
         child, self._child = self._child, None
         if child is None:
             return
-        for sign in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(child.pid, sign)
-                child.wait(timeout=5)
-            except ProcessLookupError:
-                break
-            except subprocess.TimeoutExpired:
-                continue
+        assert child.stdin is not None
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGTERM)
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+        # A server that is still there is killed by the guard, which waits for its end: a signal to
+        # the whole group would end the guard first, and the server's ports a moment later.
+        child.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=5)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait(timeout=5)
-        if child.stdin is not None:
-            child.stdin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -44,6 +44,24 @@ def test_a_stopped_server_leaves_nothing() -> None:
     assert not folder.exists()
 
 
+STUBBORN = """
+import signal, socket, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+held = bytearray(300_000_000)  # much to give back, which takes the kernel a while
+held[::4096] = bytes(len(held[::4096])).replace(b"\\0", b"x")
+door = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    door.accept()[0].close()
+"""
+
+
+def test_the_port_of_a_server_that_must_be_killed_is_free_at_once() -> None:
+    port = free_port()
+    command = [sys.executable, "-c", STUBBORN, str(port)]
+    Server(lambda _: command, lambda: listens(port)).start().stop()
+    assert not listens(port)
+
+
 def test_a_real_server_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with seaweedfs.running() as place:
