@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from tests.soak.load import LIMITS, Outcome, judge, load, table
+from tests.soak.load import LIMITS, MACHINE, Outcome, judge, load, table
 
 SECONDS = float(os.environ.get("OFFSETLOG_LOAD_SECONDS", "40"))
 
@@ -19,7 +19,7 @@ def test_nothing_grows_under_an_even_load():
 
 
 def steady() -> dict[str, list[float]]:
-    return {name: [100.0] * 9 for name in LIMITS}
+    return {name: [100.0] * 9 for name in (MACHINE, *LIMITS)}
 
 
 def test_what_grows_is_named():
@@ -31,6 +31,18 @@ def test_what_grows_is_named():
         assert judge(within, 1e6) == []
         [said] = judge(beyond, 1e6)
         assert said.startswith(f"{name} grew from 100 to")
+
+
+def test_times_may_grow_as_those_of_the_machine_do_and_nothing_else():
+    busy = steady() | {MACHINE: [10.0] * 6 + [30.0] * 3}
+    slow = [100.0] * 6 + [300.0] * 3
+    assert judge(busy | {"an append": slow}, 1e6) == []
+    for series in (
+        busy | {"an append": [100.0] * 6 + [500.0] * 3},
+        busy | {"segments": slow},
+        steady() | {MACHINE: [30.0] * 6 + [10.0] * 3, "an append": slow},
+    ):
+        assert len(judge(series, 1e6)) == 1
 
 
 def test_what_takes_longer_to_settle_is_judged_of_long_runs():
