@@ -179,7 +179,9 @@ def by_topic(batch: pa.RecordBatch, shape: Shape) -> Iterator[tuple[str, pa.Reco
             "Filter them out, fill the column, or set the option topic.",
         )
     coded = column.dictionary_encode()
-    names = coded.dictionary.to_pylist()
+    # Spark takes any bytes for a text. A legal name is ASCII, so the others are refused below.
+    raw = coded.dictionary.cast(pa.binary()).to_pylist()
+    names = [name.decode(errors="replace") for name in raw]
     if len(names) == 1:
         yield names[0], batch
         return
@@ -225,15 +227,12 @@ def _headers(column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from offsetlog.client.prepared import check_headers
     from offsetlog.format import rows
 
     if column.null_count == len(column):
         return pa.nulls(len(column), rows.HEADERS)
-    pairs = column.flatten()
-    if pairs.null_count or pairs.field(0).null_count:
-        raise InvalidRequestError(
-            "A header is null, or its key is.", "A header has a key; only its value may be null."
-        )
+    check_headers(column)
     column = column.cast(rows.HEADERS)
     none = pc.equal(pc.list_value_length(column), 0)
     if none.true_count:

@@ -259,6 +259,27 @@ def bad_timestamp(given: object) -> InvalidRequestError:
     )
 
 
+def check_headers(column: pa.Array | pa.ChunkedArray) -> None:
+    """Refuse headers that no reader could take: Arrow itself takes any bytes for a text."""
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+        if chunk.null_count == len(chunk):
+            continue
+        pairs = chunk.flatten()
+        names = pairs.field(0)
+        if pairs.null_count or names.null_count:
+            raise InvalidRequestError(
+                "A header is null, or its key is.",
+                "A header has a key; only its value may be null.",
+            )
+        try:
+            names.validate(full=True)
+        except pa.ArrowInvalid:
+            raise InvalidRequestError(
+                "The key of a header is not UTF-8.",
+                "A header's key is text; bytes belong into its value.",
+            ) from None
+
+
 def too_large(topic: str, size: int, most: int) -> InvalidRequestError:
     return InvalidRequestError(
         f"A record for topic {topic!r} has {size} bytes; the topic takes {most}.",

@@ -31,7 +31,16 @@ from .appender import (
 from .batches import ArrowFuture, Batch, SendFuture
 from .env import Env
 from .handle import TopicHandle
-from .prepared import MAX_MS, Prepared, bad_timestamp, check_times, prepare, row_bytes, too_large
+from .prepared import (
+    MAX_MS,
+    Prepared,
+    bad_timestamp,
+    check_headers,
+    check_times,
+    prepare,
+    row_bytes,
+    too_large,
+)
 from .writer import Sender
 
 Headers = Sequence[tuple[str, bytes | None]]
@@ -332,6 +341,7 @@ def _as_rows(given: pa.Table | pa.RecordBatch, lane: Lane, now_ms: int) -> pa.Ta
     if out.column("timestamp").null_count:
         raise InvalidRequestError("Column 'timestamp' has nulls.", "Leave it out, or fill it.")
     check_times(rows.milliseconds(out.column("timestamp")))
+    check_headers(out.column("headers"))
     heaviest = int(row_bytes(out).max())
     if heaviest + RECORD_OVERHEAD > lane.most:
         raise too_large("of this table", heaviest, lane.most - RECORD_OVERHEAD)

@@ -196,6 +196,11 @@ def test_what_a_reader_would_refuse_is_never_written():
     early = pa.table({"value": [b"x"], "timestamp": pa.array([-(2**63)], pa.int64())})
     with pytest.raises(InvalidRequestError, match="timestamp"):
         producer.send_arrow("t", early)
+    raw = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+    pair = pa.array([[{"key": b"\xff", "value": b"v"}]], raw)
+    not_text = pa.table({"value": [b"x"], "headers": pair.view(rows.HEADERS)})
+    with pytest.raises(InvalidRequestError, match="key of a header is not UTF-8"):
+        producer.send_arrow("t", not_text)
     with pytest.raises(InvalidRequestError, match="Nothing was written"):
         handle.decide(Trim(((0, -5),)))
     producer.send("t", b"x", timestamp=-(10**12), partition=0)

@@ -196,6 +196,28 @@ def test_a_header_that_is_null_or_has_no_key(bad):
         rows_of(value=["x"] * 3, headers=headers)
 
 
+def not_text(count: int = 1) -> pa.Array:
+    """What Spark makes of CAST(X'FFFE' AS STRING)."""
+    good = pa.array([b"\xff\xfe"] * count, pa.binary())
+    return pa.Array.from_buffers(pa.string(), count, good.buffers())
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_header_whose_key_is_not_text(at):
+    """Arrow would take it, and no Python consumer could read the partition again."""
+    names = pa.concat_arrays([pa.array(["ä"] * at, pa.string()), not_text()])
+    pairs = pa.StructArray.from_arrays([names, pa.array([b"v"] * (at + 1))], ["key", "value"])
+    headers = pa.ListArray.from_arrays(pa.array([0, at, at + 1], pa.int32()), pairs)
+    with pytest.raises(InvalidRequestError, match="The key of a header is not UTF-8"):
+        rows_of(value=["x"] * 2, headers=headers)
+
+
+def test_a_topic_whose_name_is_not_text():
+    names = pa.concat_arrays([pa.array(["a"]), not_text()])
+    batch = pa.RecordBatch.from_arrays([names, pa.array(range(2))], names=["topic", "value"])
+    assert _topics(batch) == {"a": [0], "\ufffd\ufffd": [1]}
+
+
 def test_partitions_that_rows_name():
     _, named = rows_of(value=["x"] * 3, partition=pa.array([3, None, 0], pa.int32()))
     assert named.tolist() == [3, -1, 0] and named.dtype == np.int32
