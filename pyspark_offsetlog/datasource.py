@@ -24,10 +24,10 @@ from . import options as given
 from . import tables
 from .plainly import plainly, warn, warn_once
 from .schema import source_schema
-from .travel import Traveller
+from .travel import Traveller, TravellingClass
 
 
-class OffsetLogDataSource(Traveller, DataSource):
+class OffsetLogDataSource(Traveller, DataSource, metaclass=TravellingClass):
     @plainly
     def __init__(self, options: Any) -> None:
         super().__init__(options)

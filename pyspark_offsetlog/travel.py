@@ -4,13 +4,16 @@ Invariants:
 
 1. ``arrive`` travels by value: it runs on a worker whose Python has no offsetlog, or another
    version, and says which Python that is and what to do. So it uses nothing of this package.
-2. All else travels by reference, as Spark does it anyway.
+2. So does the data source's class, which ``register`` sends before there is any object.
+3. All else travels by reference, as Spark does it anyway.
 """
 
 from __future__ import annotations
 
+import copyreg
 import pickle
 import sys
+from abc import ABCMeta
 from typing import Any
 
 from pyspark import cloudpickle
@@ -28,8 +31,20 @@ class Traveller:
         return arrive, (offsetlog.__version__, pickle.dumps((type(self), state)))
 
 
-def arrive(version: str, pickled: bytes) -> Any:
-    """The object, on a worker that has what it needs."""
+class TravellingClass(ABCMeta):
+    """Of a class that is sent itself."""
+
+
+def _send_class(kind: TravellingClass) -> tuple[Any, ...]:
+    return arrive, (offsetlog.__version__, b"", kind.__module__, kind.__qualname__)
+
+
+copyreg.pickle(TravellingClass, _send_class)
+
+
+def arrive(version: str, pickled: bytes, module: str = "", name: str = "") -> Any:
+    """The object, or the class of that name, on a worker that has what it needs."""
+    import importlib
     import os
     import pickle
     import sys
@@ -52,9 +67,11 @@ def arrive(version: str, pickled: bytes) -> Any:
         raise ImportError(
             f"The Python of this Spark worker, {sys.executable}, has {has}; the driver has "
             f"{version}. Install offsetlog=={version} there, or let Spark start a Python that has "
-            "it: set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to its path, or give it to "
-            "offsetlog.spark.session(config={'spark.pyspark.python': path})."
+            "it: set PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON to its path before the session "
+            "starts, or give it to offsetlog.spark.session(config={'spark.pyspark.python': path})."
         )
+    if name:
+        return getattr(importlib.import_module(module), name)
     kind, state = pickle.loads(pickled)
     new = kind.__new__(kind)
     new.__dict__.update(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -54,6 +55,11 @@ def test_where_all_is_there_it_arrives(root: str) -> None:
         assert got.__dict__.keys() == kept.keys()
 
 
+def test_the_class_that_is_registered_arrives_too() -> None:
+    assert cloudpickle.loads(cloudpickle.dumps(OffsetLogDataSource)) is OffsetLogDataSource
+    assert pickle.loads(pickle.dumps(OffsetLogDataSource)) is OffsetLogDataSource
+
+
 def _on_a_worker(sent: Any, place: Path, prepare: str) -> str:
     (place / "sent").write_bytes(cloudpickle.dumps(sent))
     program = (
@@ -74,7 +80,7 @@ def _on_a_worker(sent: Any, place: Path, prepare: str) -> str:
 
 
 def test_a_worker_without_offsetlog(root: str, tmp_path: Path) -> None:
-    for sent in (*_travellers(root)[:3], _travellers(root)[-1]):
+    for sent in (*_travellers(root)[:3], _travellers(root)[-1], OffsetLogDataSource):
         told = _on_a_worker(sent, tmp_path, "sys.modules['offsetlog'] = None")
         assert f"{sys.executable}, has no offsetlog" in told
         assert f"Install offsetlog=={offsetlog.__version__} there" in told
