@@ -53,6 +53,8 @@ RECORD_WEIGHT = 32
 """What a record weighs besides its key and value."""
 COPIES = 4
 """Segments that are copied side by side."""
+MOST_SEGMENTS = 250_000
+"""Segments that one entry may name: below what a reader takes of JSON."""
 
 
 class TopicFacts(NamedTuple):
@@ -281,6 +283,13 @@ def append_shares(handle: TopicHandle, shares: Sequence[Share], sender: Sender) 
     few = _handed_over(shares)
     if few is None and not parts:
         return None
+    if len(parts) > MOST_SEGMENTS:
+        raise InvalidRequestError(
+            f"{len(shares)} tasks wrote {len(parts)} segments of topic {handle.name!r}; one batch "
+            f"may have {MOST_SEGMENTS}. Nothing was written.",
+            "Use fewer tasks, each of which writes to fewer partitions: repartition by the key, "
+            "or coalesce; or write several batches.",
+        )
     load = Staged(parts, few, handle.name) if parts or few is None else few
     # A topic that grew meanwhile: keys went where each process knew of, as with Kafka's clients.
     hashed_with = max(share.partitions for share in shares)

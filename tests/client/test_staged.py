@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from offsetlog.client import writer
+from offsetlog.client import staged, writer
 from offsetlog.client.maintenance import Maintenance
 from offsetlog.client.staged import Share, Stage, append_shares, facts_of
 from offsetlog.client.verify import verify_topic
@@ -303,6 +303,15 @@ def test_a_segment_that_cannot_be_put_fails_its_task():
 
 
 # --- segments ------------------------------------------------------------------------------
+
+
+def test_more_segments_than_an_entry_can_name(monkeypatch):
+    _, handle = topic()
+    monkeypatch.setattr(staged, "MOST_SEGMENTS", 3)
+    shares = [stage(handle, [b"x", b"y"], [0, 1], spill=True) for _ in range(2)]
+    with pytest.raises(InvalidRequestError, match="2 tasks wrote 4 segments.*repartition"):
+        append_shares(handle, shares, again(0))
+    assert append_shares(handle, shares[:1], again(0)).entry == 1
 
 
 def test_segments_are_no_larger_than_the_topic_says():
