@@ -17,12 +17,14 @@ from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
+from offsetlog.client.handle import TopicHandle
 from offsetlog.client.log import Log
 from offsetlog.client.staged import Share, append_shares
 from offsetlog.client.writer import Sender
 from offsetlog.errors import InvalidRequestError, OffsetLogError
 
 from .logs import open_log
+from .plainly import warn
 from .sink_plan import Plan
 from .sink_task import TaskMessage
 
@@ -54,6 +56,19 @@ def commit_write(
         done.append(name)
 
 
+def _warn_of_gap(handle: TopicHandle, sender: Sender) -> None:
+    """A number below one that counted is an old driver, which is as it should be, or a
+    checkpoint that was set back, whose new rows would be missed without a word."""
+    known = handle.chain.state.callers.get(sender.app)
+    if known is not None and sender.seq < known.seq:
+        warn(
+            f"batch {sender.seq} of {sender.app} is not written to topic {handle.name!r}, which "
+            f"holds its batch {known.seq} already. If that is another batch than the one that was "
+            "written under this number, because a checkpoint was restored or numbers began anew, "
+            "its rows are missing: use a new checkpoint or txnAppId."
+        )
+
+
 def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
     queries = {message.query for message in messages}
     query = queries.pop()
@@ -70,7 +85,9 @@ def _append(log: Log, name: str, shares: Sequence[Share], sender: Sender) -> Non
     handle = log.topic_handle(name)
     # A number that counted is found before anything is written for it.
     handle.raw_state()
-    append_shares(handle, shares, sender)
+    receipt = append_shares(handle, shares, sender)
+    if receipt is not None and receipt.duplicate:
+        _warn_of_gap(handle, sender)
 
 
 def _told(error: OffsetLogError, plan: Plan, done: Sequence[str]) -> OffsetLogError:
@@ -80,6 +97,8 @@ def _told(error: OffsetLogError, plan: Plan, done: Sequence[str]) -> OffsetLogEr
         message += f" Written before it: {', '.join(done)}."
     if error.may_have_landed or done:
         again = _AGAIN_BARE if plan.sender is not None and plan.sender.own else _AGAIN_TXN
-        hint = _AGAIN_STREAM if plan.sender is None else again
+        again = _AGAIN_STREAM if plan.sender is None else again
+        # What is wrong with a topic is still to be put right before it can be written again.
+        hint = again if error.may_have_landed else f"{hint} {again}".strip()
     landed = error.may_have_landed or bool(done)
     return type(error)(message, hint, retryable=error.retryable, may_have_landed=landed)

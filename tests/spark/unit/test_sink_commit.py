@@ -155,6 +155,22 @@ def test_a_batch_write_with_a_key_of_its_own(log, task):
     assert values(log) == ["a", "b"]
 
 
+def test_a_number_that_is_passed_over_is_told(log, task, capfd):
+    """A checkpoint that was set back plans other rows under old numbers."""
+    for number in (0, 1, 2, 2, 0):
+        stream().commit([task(stream(), ["x"], batch=number, partition=0)], number)
+        if number == 2:
+            assert capfd.readouterr().err == ""
+    told = capfd.readouterr().err
+    assert "batch 0 of q is not written to topic 't', which holds its batch 2 already" in told
+    made = batch(txnappid="job", txnversion="5")
+    made.commit([task(made, ["a"])])
+    lower = batch(txnappid="job", txnversion="4")
+    lower.commit([task(lower, ["b"])])
+    assert "batch 4 of job is not written" in capfd.readouterr().err
+    assert len(values(log)) == 4
+
+
 def test_a_batch_write_without_a_key_is_written_each_time(log, task):
     for _ in range(2):
         made = batch()
@@ -197,6 +213,19 @@ def test_an_error_says_which_topics_were_written_before_it(log, task):
     log.store.script = []
     by_column().commit([task(by_column(), ["a", "b"], topic=["t", "u"], partition=0)], 0)
     assert (len(values(log)), values(log, "u")) == (3, ["b"])
+
+
+def test_what_is_wrong_with_a_later_topic_is_still_said(log, task):
+    log.create_topic("u", partitions=2)
+    made = by_column(BatchWriter, txnappid="a", txnversion="1")
+    message = task(made, ["a", "b"], topic=["t", "u"], partition=0)
+    log.delete_topic("u")
+    told = "Topic 'u' was deleted.*Written before it: t. Create it again.*Write it again with"
+    with pytest.raises(UnknownTopicError, match=told):
+        made.commit([message])
+    log.create_topic("u", partitions=2)
+    made.commit([task(made, ["a", "b"], topic=["t", "u"], partition=0)])
+    assert (values(log), values(log, "u")) == (["a"], ["b"])
 
 
 def test_an_answer_that_never_came_is_told_as_such(log, task, monkeypatch):
