@@ -19,8 +19,8 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetlog.client.handle import TopicHandle
 from offsetlog.client.log import Log
-from offsetlog.client.staged import Share, append_shares
-from offsetlog.client.writer import Sender
+from offsetlog.client.staged import Share, append_shares, records_in
+from offsetlog.client.writer import Receipt, Sender
 from offsetlog.errors import InvalidRequestError, OffsetLogError
 
 from .logs import open_log
@@ -56,17 +56,22 @@ def commit_write(
         done.append(name)
 
 
-def _warn_of_gap(handle: TopicHandle, sender: Sender) -> None:
-    """A number below one that counted is an old driver, which is as it should be, or a
-    checkpoint that was set back, whose new rows would be missed without a word."""
-    known = handle.chain.state.callers.get(sender.app)
-    if known is not None and sender.seq < known.seq:
-        warn(
-            f"batch {sender.seq} of {sender.app} is not written to topic {handle.name!r}, which "
-            f"holds its batch {known.seq} already. If that is another batch than the one that was "
-            "written under this number, because a checkpoint was restored or numbers began anew, "
-            "its rows are missing: use a new checkpoint or txnAppId."
-        )
+def _warn_of_gap(
+    handle: TopicHandle, shares: Sequence[Share], sender: Sender, receipt: Receipt
+) -> None:
+    """A number that counted before is an old driver or a batch that is run again, which is as
+    it should be. But with other rows they would be missed without a word."""
+    there, given = sum(run.records for run in receipt.placed), records_in(shares)
+    if not receipt.placed:
+        why = "which holds a later one already"
+        hint = "where a checkpoint was restored, or numbers began anew, use a new one, or txnAppId"
+    elif given != there:
+        why = f"which holds it with {there} records in place of these {given}"
+        hint = "a second write of a batch to one topic needs a txnAppId of its own"
+    else:
+        return
+    batch = f"batch {sender.seq} of {sender.app}"
+    warn(f"{batch} is not written to topic {handle.name!r}, {why}: {hint}.")
 
 
 def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
@@ -87,7 +92,7 @@ def _append(log: Log, name: str, shares: Sequence[Share], sender: Sender) -> Non
     handle.raw_state()
     receipt = append_shares(handle, shares, sender)
     if receipt is not None and receipt.duplicate:
-        _warn_of_gap(handle, sender)
+        _warn_of_gap(handle, shares, sender, receipt)
 
 
 def _told(error: OffsetLogError, plan: Plan, done: Sequence[str]) -> OffsetLogError:

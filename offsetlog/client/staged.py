@@ -298,6 +298,13 @@ def append_shares(handle: TopicHandle, shares: Sequence[Share], sender: Sender) 
     return receipt
 
 
+def records_in(shares: Sequence[Share]) -> int:
+    """How many records were staged."""
+    few = (pa.ipc.open_stream(share.rows).read_all() for share in shares if share.rows)
+    count: int = sum(table.num_rows for table in few)
+    return count + sum(part.records for share in shares for part in share.parts)
+
+
 def _handed_over(shares: Iterable[Share]) -> Prepared | None:
     tables = [pa.ipc.open_stream(share.rows).read_all() for share in shares if share.rows]
     if not tables:

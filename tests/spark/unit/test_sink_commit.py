@@ -162,13 +162,28 @@ def test_a_number_that_is_passed_over_is_told(log, task, capfd):
         if number == 2:
             assert capfd.readouterr().err == ""
     told = capfd.readouterr().err
-    assert "batch 0 of q is not written to topic 't', which holds its batch 2 already" in told
+    assert "batch 0 of q is not written to topic 't', which holds a later one already" in told
     made = batch(txnappid="job", txnversion="5")
     made.commit([task(made, ["a"])])
     lower = batch(txnappid="job", txnversion="4")
     lower.commit([task(lower, ["b"])])
     assert "batch 4 of job is not written" in capfd.readouterr().err
     assert len(values(log)) == 4
+
+
+@pytest.mark.parametrize("limit", [0, 1 << 18], ids=["many", "few"])
+def test_a_second_write_under_the_same_number_is_told(log, task, capfd, monkeypatch, limit):
+    """A run again has as many rows; two writes in one foreachBatch hardly ever do."""
+    monkeypatch.setattr(sink_task, "MESSAGE_BYTES", limit)
+    for rows in (["a", "b"], ["b", "a"]):
+        made = batch(txnappid="job", txnversion="5")
+        made.commit([task(made, rows[:1]), task(made, rows[1:], 1)])
+        assert capfd.readouterr().err == ""
+    made = batch(txnappid="job", txnversion="5")
+    made.commit([task(made, ["c"])])
+    told = "not written to topic 't', which holds it with 2 records in place of these 1: a second"
+    assert told in capfd.readouterr().err
+    assert sorted(values(log)) == ["a", "b"]
 
 
 def test_a_batch_write_without_a_key_is_written_each_time(log, task):
