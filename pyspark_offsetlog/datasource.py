@@ -5,6 +5,9 @@ Invariants:
 1. Options are checked at the first moment at which it is known what they are for.
 2. ``streamReader`` does not raise: Spark would hide the error behind one of its own. The
    reader says it when it is asked for the first time.
+3. Spark plans a streaming write with a data source that it makes, and commits or aborts it with
+   one that was sent. Only the former is planned and may be refused: an error on the way to
+   ``abort`` would hide the one that led to it.
 """
 
 from __future__ import annotations
@@ -31,10 +34,14 @@ class OffsetLogDataSource(Traveller, DataSource, metaclass=TravellingClass):
     @plainly
     def __init__(self, options: Any) -> None:
         super().__init__(options)
+        self.sent = False
         if tables.is_table(options):
             tables.wanted(options)
         elif given.is_source(options):
             given.source_options(options, None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "sent": True}
 
     @classmethod
     def name(cls) -> str:
@@ -75,7 +82,10 @@ class OffsetLogDataSource(Traveller, DataSource, metaclass=TravellingClass):
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """``overwrite`` is output mode ``complete``: each micro-batch appends the whole result,
         as with Kafka."""
-        from .sink import StreamWriter
+        from .sink import StreamCommitter, StreamWriter
 
+        wanted = given.sink_options(self.options)
+        if self.sent:
+            return StreamCommitter(wanted.place)
         warn_once(given.passed_over(self.options, given.SINK))
-        return StreamWriter(given.sink_options(self.options), schema)
+        return StreamWriter(wanted, schema)

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .options import SinkOptions
+from .options import Place, SinkOptions
 from .plainly import plainly
 from .sink_commit import commit_write
 from .sink_plan import plan_of
@@ -44,26 +44,37 @@ class BatchWriter(Traveller, DataSourceArrowWriter):
 
     @plainly
     def commit(self, messages: Messages) -> None:
-        commit_write(self.plan, messages, None)
+        commit_write(self.plan.place, self.plan.sender, messages, None)
 
     def abort(self, messages: Messages) -> None:
         """See invariant 3."""
 
 
-class StreamWriter(Traveller, DataSourceStreamArrowWriter):
-    """Spark makes one for the tasks of each micro-batch, and another one to commit it."""
+class StreamCommitter(Traveller, DataSourceStreamArrowWriter):
+    """The driver's side of a micro-batch, which is planned already."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        raise AssertionError("tasks have a writer that was planned")
+
+    @plainly
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's word
+        commit_write(self.place, None, messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """See invariant 3."""
+
+
+class StreamWriter(StreamCommitter):
+    """Made for each micro-batch; its tasks have it."""
 
     @plainly
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options.place)
         self.plan = plan_of(options, schema, streaming=True)
 
     @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return run_task(self.plan, iterator)
-
-    @plainly
-    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's word
-        commit_write(self.plan, messages, batchId)
-
-    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
-        """See invariant 3."""

@@ -24,8 +24,8 @@ from offsetlog.client.writer import Receipt, Sender
 from offsetlog.errors import InvalidRequestError, OffsetLogError
 
 from .logs import open_log
+from .options import Place
 from .plainly import warn
-from .sink_plan import Plan
 from .sink_task import TaskMessage
 
 _AGAIN_STREAM = "Start the query again: it runs the batch again, and each record is there once."
@@ -34,9 +34,13 @@ _AGAIN_BARE = "Look at the topic before writing again; with txnAppId and txnVers
 
 
 def commit_write(
-    plan: Plan, messages: Sequence[WriterCommitMessage | None], batch_id: int | None
+    place: Place,
+    own: Sender | None,
+    messages: Sequence[WriterCommitMessage | None],
+    batch_id: int | None,
 ) -> None:
-    """Append what the tasks have staged."""
+    """Append what the tasks have staged. ``own`` is the sender of a batch write; tasks of a
+    stream know theirs."""
     # A write without a single task brings a message that is None, and there is nothing in it.
     told = [message for message in messages if isinstance(message, TaskMessage)]
     by_topic: dict[str, list[Share]] = {}
@@ -45,14 +49,14 @@ def commit_write(
             by_topic.setdefault(share.topic, []).append(share)
     if not by_topic:
         return
-    sender = plan.sender or _sender_of(told, batch_id)
-    log = open_log(plan.place)
+    sender = own or _sender_of(told, batch_id)
+    log = open_log(place)
     done: list[str] = []
     for name in sorted(by_topic):
         try:
             _append(log, name, by_topic[name], sender)
         except OffsetLogError as error:
-            raise _told(error, plan, done) from error
+            raise _told(error, own, done) from error
         done.append(name)
 
 
@@ -95,14 +99,14 @@ def _append(log: Log, name: str, shares: Sequence[Share], sender: Sender) -> Non
         _warn_of_gap(handle, shares, sender, receipt)
 
 
-def _told(error: OffsetLogError, plan: Plan, done: Sequence[str]) -> OffsetLogError:
+def _told(error: OffsetLogError, own: Sender | None, done: Sequence[str]) -> OffsetLogError:
     """The error in the words of this write."""
     message, hint = error.message, error.hint
     if done:
         message += f" Written before it: {', '.join(done)}."
     if error.may_have_landed or done:
-        again = _AGAIN_BARE if plan.sender is not None and plan.sender.own else _AGAIN_TXN
-        again = _AGAIN_STREAM if plan.sender is None else again
+        again = _AGAIN_BARE if own is not None and own.own else _AGAIN_TXN
+        again = _AGAIN_STREAM if own is None else again
         # What is wrong with a topic is still to be put right before it can be written again.
         hint = again if error.may_have_landed else f"{hint} {again}".strip()
     landed = error.may_have_landed or bool(done)

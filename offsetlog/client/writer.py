@@ -22,7 +22,6 @@ from ..errors import (
 )
 from ..format import entries as entry_format
 from ..log.entry import Append, Counted, Entry, Placed, Reason, Void
-from ..log.state import State
 from ..values import settings_of
 from .chain import Chain, Landed
 from .prepared import Load, SegmentFiles
@@ -143,7 +142,7 @@ class Writer:
             else:
                 # What is void for good here is void at the names of earlier tries as well.
                 number.tries.clear()
-                raise _refused(chain.state, verdict)
+                raise _refused(chain.state.topic or chain.folder, verdict)
 
     def _land(self, body: Append, load: Load, number: _Number) -> Landed:
         chain = self.chain
@@ -210,8 +209,7 @@ class Writer:
         return Receipt(verdict.placed, known.entry, duplicate=True)
 
 
-def _refused(state: State, verdict: Void) -> OffsetLogError:
-    topic = state.topic
+def _refused(topic: str, verdict: Void) -> OffsetLogError:
     if verdict.reason == Reason.DELETED:
         return UnknownTopicError(
             f"Topic {topic!r} was deleted; nothing was written.", "Create it again, or look."

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from live import lose_commit, until
+from pyspark.sql import functions as sql
 from written import records, values, write
 
 import offsetlog
@@ -188,6 +189,20 @@ def test_a_topic_that_was_deleted_and_created_again(spark: Any, place: Path) -> 
     with offsetlog.open(str(place / "log")) as log:
         ends, starts = log.topic("t").end_offsets(), log.topic("t").beginning_offsets()
         assert sum(ends.values()) - sum(starts.values()) == 1
+
+
+def test_a_topic_that_is_deleted_while_a_batch_is_written(spark: Any, place: Path) -> None:
+    """Spark aborts with a writer that it makes anew: an error there would hide this one."""
+    root = str(place / "log")
+
+    def gone(value: str) -> str:
+        with offsetlog.open(root) as log:
+            log.delete_topic("t")
+        return value
+
+    query = Fed(spark, place / "fed", "deleting(value) AS value", topic="t", path=root).add("a")
+    spark.udf.register("deleting", sql.udf(gone).asNondeterministic())
+    assert "Topic 't' was deleted; nothing was written. Create it again" in query.error()
 
 
 def test_foreach_batch_with_a_failure_between(spark: Any, place: Path) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from engine import Checkpoint, Engine
+from sink_tools import ROWS, FakeContext, roots
+
+from offsetlog.client.log import Log
+from pyspark_offsetlog import logs, sink_commit, sink_task
+from tests.client.scripted import ScriptedStore, quick_env
 
 
 @pytest.fixture
@@ -21,3 +28,35 @@ def running() -> Iterator[Callable[..., Engine]]:
     yield make
     for query in made:
         query.stop()
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """A log on a store whose answers can be scripted, which all parts of the sink open."""
+    log = Log(ScriptedStore(f"sink-{next(roots)}"), quick_env())
+    for module in (logs, sink_commit, sink_task):
+        monkeypatch.setattr(module, "open_log", lambda place: log)
+    monkeypatch.setattr("pyspark_offsetlog.sink_plan.open_log", lambda place: log)
+    log.create_topic("t", partitions=4, config={"retention.ms": -1})
+    return log
+
+
+@pytest.fixture
+def task(monkeypatch):
+    """Runs one task of a writer, which comes and whose message goes as Spark carries them."""
+
+    def run(made, values, task=0, query="q", batch=0, topic="t", keys=None, partition=None):
+        context = FakeContext(task, query, batch)
+        monkeypatch.setattr(sink_task.TaskContext, "get", lambda: context)
+        count = len(values)
+        columns = [
+            pa.array(keys or [None] * count, pa.binary()),
+            pa.array(values, pa.string()),
+            pa.array([topic] * count if isinstance(topic, str) else topic, pa.string()),
+            pa.array([partition] * count, pa.int32()),
+        ]
+        batches = [pa.RecordBatch.from_arrays(columns, names=ROWS.names)] if count else []
+        shipped = pickle.loads(pickle.dumps(made))
+        return pickle.loads(pickle.dumps(shipped.write(iter(batches))))
+
+    return run

@@ -2,109 +2,20 @@
 
 from __future__ import annotations
 
-import itertools
 import pickle
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
+from sink_tools import ROWS, batch, by_column, entries, roots, stream, values
 
 import offsetlog
 from offsetlog.client import writer
-from offsetlog.client.log import Log
 from offsetlog.errors import InvalidRequestError, StorageError, UnknownTopicError
-from pyspark_offsetlog import logs, sink_commit, sink_task
+from pyspark_offsetlog import sink_task
 from pyspark_offsetlog.options import sink_options
 from pyspark_offsetlog.sink import BatchWriter, StreamWriter
 from pyspark_offsetlog.sink_task import TaskMessage
-from tests.client.scripted import ScriptedStore, quick_env
-
-ROWS = StructType(
-    [
-        StructField("key", BinaryType()),
-        StructField("value", StringType()),
-        StructField("topic", StringType()),
-        StructField("partition", IntegerType()),
-    ]
-)
-_roots = itertools.count()
-
-
-class FakeContext:
-    """What Spark tells a task."""
-
-    def __init__(self, task: int, query: str | None, batch: int | None) -> None:
-        self._task = task
-        self._told = {
-            sink_task.QUERY_ID: query,
-            sink_task.BATCH_ID: None if batch is None else str(batch),
-        }
-
-    def partitionId(self) -> int:
-        return self._task
-
-    def getLocalProperty(self, name: str) -> str | None:
-        return self._told[name]
-
-
-@pytest.fixture
-def log(monkeypatch):
-    """A log on a store whose answers can be scripted, which all parts of the sink open."""
-    log = Log(ScriptedStore(f"sink-{next(_roots)}"), quick_env())
-    for module in (logs, sink_commit, sink_task):
-        monkeypatch.setattr(module, "open_log", lambda place: log)
-    monkeypatch.setattr("pyspark_offsetlog.sink_plan.open_log", lambda place: log)
-    log.create_topic("t", partitions=4, config={"retention.ms": -1})
-    return log
-
-
-@pytest.fixture
-def task(monkeypatch):
-    """Runs one task of a writer, which comes and whose message goes as Spark carries them."""
-
-    def run(made, values, task=0, query="q", batch=0, topic="t", keys=None, partition=None):
-        context = FakeContext(task, query, batch)
-        monkeypatch.setattr(sink_task.TaskContext, "get", lambda: context)
-        count = len(values)
-        columns = [
-            pa.array(keys or [None] * count, pa.binary()),
-            pa.array(values, pa.string()),
-            pa.array([topic] * count if isinstance(topic, str) else topic, pa.string()),
-            pa.array([partition] * count, pa.int32()),
-        ]
-        batches = [pa.RecordBatch.from_arrays(columns, names=ROWS.names)] if count else []
-        shipped = pickle.loads(pickle.dumps(made))
-        return pickle.loads(pickle.dumps(shipped.write(iter(batches))))
-
-    return run
-
-
-def stream(**options) -> StreamWriter:
-    return StreamWriter(sink_options({"path": "x", "topic": "t", **options}), ROWS)
-
-
-def by_column(kind=StreamWriter, **options):
-    return kind(sink_options({"path": "x", **options}), ROWS)
-
-
-def batch(**options) -> BatchWriter:
-    return BatchWriter(sink_options({"path": "x", "topic": "t", **options}), ROWS)
-
-
-def values(log: Log, topic: str = "t") -> list[str]:
-    """All values of a topic, partition after partition."""
-    handle = log.topic_handle(topic)
-    state = handle.state()
-    out = []
-    for partition in range(state.partitions):
-        for found in handle.reader.read(partition, 0, state.end(partition)):
-            out += [value.decode() for value in found.table.column("value").to_pylist()]
-    return out
-
-
-def entries(log: Log, topic: str = "t") -> int:
-    return log.topic_handle(topic).raw_state().tip
 
 
 def test_a_micro_batch_counts_once_whatever_is_run_again(log, task):
@@ -153,37 +64,6 @@ def test_a_batch_write_with_a_key_of_its_own(log, task):
         made = batch(txnappid="job", txnversion=str(version))
         made.commit([task(made, [value], partition=0)])
     assert values(log) == ["a", "b"]
-
-
-def test_a_number_that_is_passed_over_is_told(log, task, capfd):
-    """A checkpoint that was set back plans other rows under old numbers."""
-    for number in (0, 1, 2, 2, 0):
-        stream().commit([task(stream(), ["x"], batch=number, partition=0)], number)
-        if number == 2:
-            assert capfd.readouterr().err == ""
-    told = capfd.readouterr().err
-    assert "batch 0 of q is not written to topic 't', which holds a later one already" in told
-    made = batch(txnappid="job", txnversion="5")
-    made.commit([task(made, ["a"])])
-    lower = batch(txnappid="job", txnversion="4")
-    lower.commit([task(lower, ["b"])])
-    assert "batch 4 of job is not written" in capfd.readouterr().err
-    assert len(values(log)) == 4
-
-
-@pytest.mark.parametrize("limit", [0, 1 << 18], ids=["many", "few"])
-def test_a_second_write_under_the_same_number_is_told(log, task, capfd, monkeypatch, limit):
-    """A run again has as many rows; two writes in one foreachBatch hardly ever do."""
-    monkeypatch.setattr(sink_task, "MESSAGE_BYTES", limit)
-    for rows in (["a", "b"], ["b", "a"]):
-        made = batch(txnappid="job", txnversion="5")
-        made.commit([task(made, rows[:1]), task(made, rows[1:], 1)])
-        assert capfd.readouterr().err == ""
-    made = batch(txnappid="job", txnversion="5")
-    made.commit([task(made, ["c"])])
-    told = "not written to topic 't', which holds it with 2 records in place of these 1: a second"
-    assert told in capfd.readouterr().err
-    assert sorted(values(log)) == ["a", "b"]
 
 
 def test_a_batch_write_without_a_key_is_written_each_time(log, task):
@@ -285,7 +165,7 @@ def test_topics_that_are_not_there(log, task):
 
 
 def test_a_log_that_is_not_there():
-    options = {"path": f"memory://nothing-{next(_roots)}"}
+    options = {"path": f"memory://nothing-{next(roots)}"}
     for made in (StreamWriter, BatchWriter):
         for more in ({}, {"topic": "t"}):
             with pytest.raises(InvalidRequestError, match="There is no log at memory://nothing"):
@@ -374,7 +254,7 @@ def test_no_secret_is_told(task):
     options = {"path": "s3://bucket/log", "topic": "t", "storage.secret": "hunter2"}
     assert "hunter2" not in repr(sink_options(options))
     with pytest.raises(offsetlog.OffsetLogError) as error:
-        BatchWriter(sink_options({**options, "path": f"memory://n{next(_roots)}"}), ROWS)
+        BatchWriter(sink_options({**options, "path": f"memory://n{next(roots)}"}), ROWS)
     assert "hunter2" not in str(error.value) and "hunter2" not in repr(error.value)
 
 
