@@ -36,4 +36,5 @@ def test_foreach_batch_and_its_lag(told: dict[str, Any]) -> None:
 
 def test_an_error_is_one_line(told: dict[str, Any]) -> None:
     assert "There is no topic 'odrers'. Did you mean 'orders'?" in told["error"]
-    assert "Traceback" not in told["error"]
+    assert "Traceback" not in told["error"] and "\tat " not in told["error"]
+    assert len(told["error"]) < 300

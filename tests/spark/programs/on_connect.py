@@ -18,6 +18,7 @@ def main(place: Path) -> None:
     for name, value in {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.ui.enabled": "false",
         # A Python that starts slowly, on a busy machine, is no failure.
         "spark.python.authSocketTimeout": "120s",
@@ -36,6 +37,7 @@ def main(place: Path) -> None:
     report(registered=orders.count())
     report(views=_views(spark, root))
     report(batches=_foreach_batch(spark, root, place))
+    spark.conf.set("spark.sql.connect.serverStacktrace.enabled", "false")
     try:
         spark.read.format("offsetlog").option("subscribe", "odrers").load(root).count()
     except Exception as error:
