@@ -193,7 +193,7 @@ def ends_of(sizes: Ints) -> Ints:
 
 
 def row_bytes(table: pa.Table | pa.RecordBatch) -> Ints:
-    """Bytes of each row's key and value; those of headers are shared evenly by the rows."""
+    """Bytes of each row's key, value and headers."""
     total = np.zeros(table.num_rows, np.int64)
     for name in ("key", "value"):
         column = table.column(name)
@@ -202,8 +202,18 @@ def row_bytes(table: pa.Table | pa.RecordBatch) -> Ints:
             total += np.concatenate([_lengths(chunk) for chunk in chunks])
     headers = table.column("headers")
     if headers.null_count < table.num_rows:
-        total += headers.nbytes // table.num_rows
+        chunks = headers.chunks if isinstance(headers, pa.ChunkedArray) else [headers]
+        total += np.concatenate([_header_lengths(chunk) for chunk in chunks])
     return total
+
+
+def _header_lengths(array: pa.ListArray) -> Ints:
+    """Bytes of the headers of each row; 0 for a null."""
+    pairs = array.flatten()
+    ends = ends_of(_lengths(pairs.field(0)) + _lengths(pairs.field(1)))
+    counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    bounds = ends_of(counts)
+    return ends[bounds[1:]] - ends[bounds[:-1]]
 
 
 def _lengths(array: pa.Array) -> Ints:

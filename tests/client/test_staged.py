@@ -283,6 +283,10 @@ def test_rows_that_a_topic_does_not_take():
         taken.add(batch([b"x"]), np.array([-7], np.int32))
     with pytest.raises(InvalidRequestError, match="has 1048589 bytes; the topic takes 1048588"):
         taken.add(batch([b"x" * 1_048_500], keys=[b"k" * 89]), None)
+    large = [None, [("a", b"v")], [], [("h", b"x" * 1_048_590), ("i", None)]]
+    few = batch([b""] * 1_003 + [b"x"], headers=[None] * 1_000 + large)
+    with pytest.raises(InvalidRequestError, match="has 1048593 bytes; the topic takes 1048588"):
+        taken.add(few.slice(2), None)
     with pytest.raises(InvalidRequestError, match="The timestamp is"):
         taken.add(batch([b"x"], times=10**13), None)
     assert taken.share() == Share("t", 2, 0, (), b"")
