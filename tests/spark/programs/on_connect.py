@@ -8,17 +8,23 @@ from typing import Any
 
 import offsetlog
 import offsetlog.spark
+from tests.servers.process import free_port
 from tests.spark.story import report, story
 
 
 def main(place: Path) -> None:
     from pyspark.sql import SparkSession
+    from pyspark.sql.connect.client import DefaultChannelBuilder
 
+    # A client of "local" knows no other port than the usual one, which may be in use.
+    port = free_port()
+    DefaultChannelBuilder.default_port = staticmethod(lambda: port)
     builder = SparkSession.builder.remote("local[2]")
     for name, value in {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
         "spark.ui.enabled": "false",
         # A Python that starts slowly, on a busy machine, is no failure.
         "spark.python.authSocketTimeout": "120s",
