@@ -1,122 +1,127 @@
-"""``python -m bench.readme``: put what was measured into the README, as tables and charts.
+"""``python -m bench.readme``: put what was measured into the README and ``docs/figures.md``.
 
 1. All of it is made from ``results.json`` and ``results-series.json``; what was not measured is
    not shown.
-2. ``--check`` only tells, by its exit status, whether the README shows what was measured.
+2. The README shows a few figures beside all of their peers, also where a peer is ahead, and the
+   charts; everything else is in ``docs/figures.md``.
+3. ``--check`` only tells, by its exit status, whether both show what was measured.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from bench import cost
 from bench.charts import CHARTS, FOLDER
 from bench.figure import Series
-from bench.figures import modules
-from bench.figures.requests import OPERATIONS
+from bench.figures_page import figures_page, met, number
 from bench.results import Row
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
+FIGURES = ROOT / "docs" / "figures.md"
 RESULTS = ROOT / "bench" / "results.json"
 SERIES = RESULTS.with_stem("results-series")
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
-GROUPS = {
-    "Spark": (
-        "spark_source",
-        "spark_sink",
-        "spark_hand_over",
-        "spark_latency",
-        "spark_batches",
-        "spark_plan",
+COLUMNS = ("Kafka", "Delta", "Parquet, or bare files")
+
+
+class Headline(NamedTuple):
+    """A line of the README's table: our side of ``figure``, and the peers of figures that
+    measure the same. A peer's text says how it was run; ``{}`` is its number."""
+
+    what: str
+    figure: str
+    unit: str
+    kafka: tuple[tuple[str, str], ...] = ()
+    delta: tuple[tuple[str, str], ...] = ()
+    bare: tuple[tuple[str, str], ...] = ()
+
+
+HEADLINES = (
+    Headline(
+        "Spark reads a batch, seven columns", "spark_source", "rows/s",
+        kafka=(("spark_source_vs_kafka", "{} with large fetches"),
+               ("spark_source_vs_kafka_defaults", "{} by default")),
+        bare=(("spark_source", "{}"),),
     ),
-    "Bytes stored": ("stored_bytes",),
-    "Python": ("send", "arrow"),
-    "A local disk": ("append_local", "contention_local", "group_commit"),
-    "An object store": ("append_s3", "idle_poll", "index", "contention_s3", "requests"),
-    "Groups": ("groups",),
-    "As a log grows": ("growth",),
-    "Cost": ("cost_month",),
-}
-SHOWN = 3
-"""Groups that are open; the others unfold."""
+    Headline("the same batch, `value` alone", "spark_source_value", "rows/s"),
+    Headline(
+        "the same batch, JSON events", "spark_events_source", "rows/s",
+        kafka=(("spark_events_source_vs_kafka", "{} with large fetches"),
+               ("spark_events_source_vs_kafka_defaults", "{} by default")),
+        bare=(("spark_events_source", "{}"),),
+    ),
+    Headline(
+        "Spark reads a stream, `availableNow`", "spark_stream_vs_delta", "rows/s",
+        delta=(("spark_stream_vs_delta", "{}"),),
+    ),
+    Headline(
+        "the same stream, JSON events", "spark_events_stream_vs_delta", "rows/s",
+        delta=(("spark_events_stream_vs_delta", "{}"),),
+    ),
+    Headline(
+        "Spark writes a batch", "spark_sink", "rows/s",
+        kafka=(("spark_sink_vs_kafka", "{}"),),
+        delta=(("spark_sink_vs_delta", "{}"),),
+        bare=(("spark_sink", "{}"),),
+    ),
+    Headline(
+        "one record, from `send` to `foreachBatch`, median", "spark_latency_p50", "ms",
+        kafka=(("spark_latency_p50_vs_kafka", "{} by default"),
+               ("spark_latency_p50_vs_kafka_10ms", "{} with short waits")),
+        delta=(("spark_latency_p50", "{}"),),
+    ),
+    Headline(
+        "a micro-batch of 100 rows into the sink", "spark_sink_100_rows", "ms",
+        bare=(("spark_sink_100_rows", "{}"),),
+    ),
+    Headline(
+        "Python `send`, a future for each record", "send_futures", "records/s",
+        kafka=(("send_futures_alike", "{} with a future each"),
+               ("send_futures", "{} with a callback")),
+    ),
+    Headline(
+        "Python `poll`", "poll_vs_consume", "records/s", kafka=(("poll_vs_consume", "{}"),)
+    ),
+    Headline(
+        "one record, synced to a local disk, median", "append_local_p50", "ms",
+        bare=(("append_local_p50", "{}"),),
+    ),
+    Headline(
+        "a batch over 64 partitions, on an object store", "append_s3", "ms",
+        bare=(("append_s3", "{}"),),
+    ),
+    Headline(
+        "stored, a JSON event of 200 bytes and its key", "stored_events", "bytes",
+        kafka=(("stored_events", "{} with its best codec"),),
+        delta=(("stored_events_vs_delta", "{}"),),
+    ),
+    Headline(
+        "a month of 4,000 such events a second", "cost_month", "$",
+        kafka=(("cost_month", "{}, three machines"),),
+    ),
+)  # fmt: skip
 
 
-def number(value: float) -> str:
-    """Three digits are as many as a shared machine gives."""
-    if value and abs(value) < 100:
-        return f"{value:.3g}"
-    for size, letter in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if abs(value) >= size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:.0f}"
+def _peers(rows: Mapping[str, Row], peers: Sequence[tuple[str, str]]) -> str:
+    """One cell: the numbers of the peers that were measured."""
+    return "; ".join(
+        text.format(number(rows[name]["peer"])) for name, text in peers if name in rows
+    )
 
 
-def table(rows: Iterable[Row]) -> list[str]:
-    """One line for each figure."""
-    lines = [
-        "| figure | ours | against | ratio | goal | met |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        sign = "at least" if row["better"] == "higher" else "at most"
-        name = row["name"].replace("_", " ")
-        peer = f"{row['peer_name']}: {number(row['peer'])}"
-        lines.append(
-            f"| {name} | {number(row['ours'])} {row['unit']} | {peer} | {row['ratio']:.2f} "
-            f"| {sign} {row['goal']:g} | {'yes' if row['met'] else 'no'} |"
-        )
-    return lines
-
-
-def request_table(series: Series) -> list[str]:
-    """Requests by operation and size; one number where all partition counts need the same."""
-    grid = series.get("requests", [])
-    if not grid:
-        return []
-    planned = {(row["segments"], row["partitions"]): row for row in series.get("spark_plan", [])}
-    rows = [row | planned.get((row["segments"], row["partitions"]), {}) for row in grid]
-    sizes = sorted({row["segments"] for row in rows})
-    partitions = ", ".join(f"{p:,}" for p in sorted({row["partitions"] for row in rows}))
-    names = OPERATIONS | ({"plan": "plan a batch query in Spark"} if planned else {})
-    lines = [
-        f"Requests of one operation on an object store, at {partitions} partitions (one number: "
-        "the same at all of them):",
-        "",
-        "| | " + " | ".join(f"{size:,} segments" for size in sizes) + " |",
-        "|---|" + "---|" * len(sizes),
-    ]
-    for name, about in names.items():
-        cells = []
-        for size in sizes:
-            found = [f"{row[name]:g}" for row in rows if row["segments"] == size]
-            cells.append(found[0] if len(set(found)) == 1 else ", ".join(found))
-        lines.append(f"| {about} | " + " | ".join(cells) + " |")
-    return lines
-
-
-def cost_table(series: Series) -> list[str]:
-    """Both bills, with the arithmetic."""
-    if not series.get("cost"):
-        return []
-    [counted] = series["cost"]
-    lines = [
-        f"A month of this load: {cost.LOAD}. Requests were counted while it ran; prices are the "
-        f"public list prices of {cost.PRICES_OF}: S3 Standard {cost.PUT * 1e3:g} $ for 1,000 PUT "
-        f"or LIST, {cost.GET * 1e3:g} $ for 1,000 GET, {cost.S3_GB} $ a GB; m7g.large "
-        f"{cost.MACHINE_HOUR} $ an hour, gp3 {cost.DISK_GB} $ a GB, {cost.ZONE_GB} $ a GB between "
-        "zones. The machines of producers and readers are left out on both sides.",
-        "",
-        "| | | $ a month |",
-        "|---|---|---|",
-    ]
-    bills = {"offsetlog on S3": cost.ours(counted), "three Kafka brokers": cost.kafka(counted)}
-    for name, bill in bills.items():
-        lines += [f"| {line.what} | {line.arithmetic} | {line.dollars:.2f} |" for line in bill]
-        lines.append(f"| **{name}** | | **{cost.total(bill):.2f}** |")
+def headlines(rows: Mapping[str, Row]) -> list[str]:
+    """The README's table."""
+    lines = [f"| | offsetlog | {' | '.join(COLUMNS)} |", "|---|---|" + "---|" * len(COLUMNS)]
+    for line in HEADLINES:
+        if line.figure in rows:
+            ours = f"**{number(rows[line.figure]['ours'])}** {line.unit}"
+            peers = [_peers(rows, peers) for peers in (line.kafka, line.delta, line.bare)]
+            lines.append(f"| {line.what} | {ours} | {' | '.join(peers)} |")
     return lines
 
 
@@ -129,39 +134,36 @@ def pictures() -> list[str]:
     ]
 
 
-def page(rows: list[Row], series: Series) -> str:
-    """All that stands between the markers."""
-    lines: list[str] = []
-    for place, (title, names) in enumerate(GROUPS.items()):
-        figures = {f.name for name in names for case in modules()[name] for f in case.figures}
-        found = [row for row in rows if row["name"] in figures]
-        if not found:
-            continue
-        met = sum(row["met"] for row in found)
-        if place < SHOWN:
-            lines += [f"**{title}**", "", *table(found), ""]
-        else:
-            head = f"<details><summary>{title}: {met} of {len(found)} goals met</summary>"
-            lines += [head, "", *table(found), "", "</details>", ""]
-    for part in (request_table(series), cost_table(series), pictures()):
-        lines += [*part, ""] if part else []
-    return "\n".join(lines).rstrip()
+def page(rows: Sequence[Row]) -> str:
+    """All that stands between the README's markers."""
+    more = (
+        f"{met(rows)} goals that we set ourselves are met. All figures, and which goals are not: "
+        "[docs/figures.md](docs/figures.md)."
+    )
+    parts = [headlines({row["name"]: row for row in rows}), [more], pictures()]
+    return "\n\n".join("\n".join(part) for part in parts if part)
 
 
-def with_page(text: str, rows: list[Row], series: Series) -> str:
+def with_page(text: str, rows: Sequence[Row]) -> str:
     """The README with the page between its markers."""
     head, rest = text.split(BEGIN)
     _, tail = rest.split(END)
-    return f"{head}{BEGIN}\n{page(rows, series)}\n{END}{tail}"
+    return f"{head}{BEGIN}\n{page(rows)}\n{END}{tail}"
+
+
+def wanted() -> dict[Path, str]:
+    """Both files as they should be."""
+    rows: list[Row] = json.loads(RESULTS.read_text())
+    series: Series = json.loads(SERIES.read_text()) if SERIES.exists() else {}
+    return {README: with_page(README.read_text(), rows), FIGURES: figures_page(rows, series)}
 
 
 def main(argv: list[str]) -> int:
-    text = README.read_text()
-    series = json.loads(SERIES.read_text()) if SERIES.exists() else {}
-    wanted = with_page(text, json.loads(RESULTS.read_text()), series)
+    files = wanted()
     if "--check" in argv:
-        return 0 if text == wanted else 1
-    README.write_text(wanted)
+        return int(any(not p.exists() or p.read_text() != text for p, text in files.items()))
+    for path, text in files.items():
+        path.write_text(text)
     return 0
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench import readme
+from bench.figures_page import number
+from bench.results import Row, load
 from tests.pages import PAGES, ROOT, blocks, moved, run
 
 README = ROOT / "README.md"
@@ -78,5 +81,50 @@ def test_settings_are_the_ones_that_exist() -> None:
 
 
 def test_the_figures_are_those_that_were_measured() -> None:
-    """``python -m bench.readme`` writes the table; here it only looks."""
+    """``python -m bench.readme`` writes both pages; here it only looks."""
     run([sys.executable, "-m", "bench.readme", "--check"])
+
+
+@pytest.mark.parametrize("name", ["README", "FIGURES"])
+def test_a_page_that_shows_something_else_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    page = getattr(readme, name)
+    copy = tmp_path / page.name
+    monkeypatch.setattr(readme, name, copy)
+    copy.write_text(page.read_text())
+    assert readme.main(["--check"]) == 0
+    shown = number(_results()[0]["ours"])
+    assert shown in page.read_text()
+    copy.write_text(page.read_text().replace(shown, "0.001"))
+    assert readme.main(["--check"]) == 1
+
+
+def _results() -> list[Row]:
+    return load(readme.RESULTS)
+
+
+def test_each_figure_is_shown_once() -> None:
+    lines = readme.FIGURES.read_text().splitlines()
+    for row in _results():
+        name = row["name"].replace("_", " ")
+        [line] = [line for line in lines if line.startswith(f"| {name} |")]
+        assert line.endswith("| yes |" if row["met"] else "| **no** |")
+        assert number(row["ours"]) in line and number(row["peer"]) in line
+    missed = sum(not row["met"] for row in _results())
+    assert sum(line.endswith("| **no** |") for line in lines) == missed
+
+
+def test_the_readme_hides_no_peer_that_is_ahead() -> None:
+    """Each figure of the summary is measured, and stands beside all peers of its kind."""
+    rows = {row["name"]: row for row in _results()}
+    text = README.read_text()
+    for line in readme.HEADLINES:
+        names = [name for peers in line[3:] for name, _ in peers]
+        assert {line.figure, *names} <= set(rows)
+        for name, row in rows.items():
+            family = name == line.figure or name.startswith(f"{line.figure}_vs_")
+            if family and row["peer_name"] != "ours, seven columns" and "hand_over" not in name:
+                assert name in names, name
+        [shown] = [one for one in text.splitlines() if one.startswith(f"| {line.what} |")]
+        assert all(number(rows[name]["peer"]) in shown for name in names)
