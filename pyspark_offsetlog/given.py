@@ -17,7 +17,7 @@ from typing import Any
 from offsetlog.errors import CorruptLogError, InvalidRequestError
 from offsetlog.format import strict_json
 from offsetlog.group.times import parse_duration
-from offsetlog.storage.open import parse_option
+from offsetlog.storage.open import parse_option, refuse_one_slash
 from offsetlog.storage.redact import safe_url
 from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS, check_name, did_you_mean
 
@@ -50,8 +50,9 @@ def lowered(options: Mapping[str, str]) -> dict[str, str]:
 
 def absolute(path: str) -> str:
     """Tasks run in other folders: a path that is relative here would be another one there."""
+    refuse_one_slash(path)
     is_url = "://" in path or path.startswith(("file:", "local:"))
-    return path if is_url else os.path.abspath(path)
+    return path if is_url else os.path.abspath(os.path.expanduser(path))
 
 
 class Given:

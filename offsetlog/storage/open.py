@@ -16,6 +16,7 @@ import importlib
 import importlib.metadata
 import json
 import os
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -73,6 +74,7 @@ def open_store(url: str, *, single_writer: bool = False, **storage_options: Any)
             "The root must be a path or a URL.", "For example /data/log or s3://bucket/log."
         )
     url = os.fspath(url)
+    refuse_one_slash(url)
     protocol, chained = _protocol(url)
     if protocol in ("file", "local") and not chained:
         return _local(url, storage_options)
@@ -97,6 +99,16 @@ def parse_option(text: str) -> Any:
         except (ValueError, RecursionError):
             return text
     return text
+
+
+def refuse_one_slash(url: str) -> None:
+    """``s3:/bucket/log`` would be a folder ``s3:`` on this disk, which nobody means."""
+    found = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/(?!/)", url)
+    if found is not None and found[1] not in ("file", "local"):
+        raise InvalidRequestError(
+            f"{safe_url(url)} has one slash after {found[1]}:, which makes it a local folder.",
+            f"Write {found[1]}://..., or begin with ./ if you mean that folder.",
+        )
 
 
 def _protocol(url: str) -> tuple[str, bool]:

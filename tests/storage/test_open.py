@@ -43,6 +43,18 @@ def test_a_path_object_and_a_relative_path(tmp_path: Path, monkeypatch: pytest.M
     assert (tmp_path / "logs" / "a").exists()
 
 
+@pytest.mark.parametrize("url", ["s3:/bucket/log", "dbfs:/log", "hdfs:/log", "S3A:/b", "nosuch:/x"])
+def test_one_slash_is_no_local_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequestError, match="one slash after") as caught:
+        open_store(url, single_writer=True)
+    assert f"{url.split(':')[0]}://..." in caught.value.hint
+    open_store(f"./{url}").put("a", b"x")
+    assert (tmp_path / url / "a").exists()
+
+
 @pytest.mark.parametrize("bad", ["", None, 5, "file://", "s3://", "gs://", "sftp://host"])
 def test_what_names_no_place(bad: Any) -> None:
     with pytest.raises(InvalidRequestError):

@@ -49,6 +49,15 @@ def test_the_place() -> None:
     assert "path is '/logs' and kafka.bootstrap.servers is '/other'" in told
 
 
+def test_a_path_is_the_same_place_as_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks run in other folders, and ``offsetlog.open`` takes a home as well."""
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert read(path="~/log", offsets__table="~/o").place[::3] == ("/home/ann/log", "/home/ann/o")
+    monkeypatch.chdir("/")
+    assert read(path="data/log").place.root == "/data/log"
+    assert "s3:/b/log has one slash after s3:" in refused(path="s3:/b/log")
+
+
 def test_what_storage_is_told() -> None:
     place = read(storage__key="k", storage__anon="true", storage__retries='{"max":5}').place
     assert dict(place.storage) == {"key": "k", "anon": True, "retries": {"max": 5}}
