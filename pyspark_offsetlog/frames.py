@@ -25,6 +25,7 @@ from offsetlog.storage.open_offsets import delta_address
 from .asked import Place
 from .given import absolute
 from .plainly import warn
+from .session import register_source
 from .tables import TABLES, read_table
 
 VIEWS = ("offsets", "positions", "lag", "topics")
@@ -51,6 +52,7 @@ def table_frame(
     """A table of the log, read by the client each time that the frame is used."""
     if place.root.startswith("memory:"):
         return _copied(spark, place, table, group)
+    register_source(spark)
     reader = spark.read.format("offsetlog").option("table", table)
     if group is not None:
         reader = reader.option("group.id", group)

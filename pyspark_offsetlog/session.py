@@ -3,7 +3,8 @@
 Invariants:
 
 1. What a user sets wins over what is set here.
-2. A session that runs already is used as it is, as Spark does; nothing of it is changed.
+2. A session that runs already is used as it is, as Spark does; nothing of it is changed, but
+   the Python of a local one that nobody chose, where that has no offsetlog.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from offsetlog.cli.doctor_spark import ask
+from offsetlog.errors import InvalidRequestError
 
 SETTINGS = {
     # The driver talks to itself: the name of the machine need not resolve.
@@ -26,6 +30,10 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
+
+
+NOBODYS = "python3"
+"""What PySpark takes where no Python was chosen."""
 
 
 def build(
@@ -65,7 +73,28 @@ def register_source(spark: SparkSession) -> None:
     from .datasource import OffsetLogDataSource
 
     if not _is_found(spark):
+        _settle_python(spark)
         spark.dataSource.register(OffsetLogDataSource)
+
+
+def _settle_python(spark: SparkSession) -> None:
+    """Where Spark's Python, "python3" of the PATH, is not this one (a notebook or an IDE that
+    runs a virtual environment's), it would not find what is registered. On this machine it can
+    still be changed; what a user chose, or a cluster has, is said to be wrong."""
+    context = getattr(spark, "_sc", None)
+    if context is None:
+        return  # Spark Connect: the server's Python counts
+    if context.pythonExec == NOBODYS and context.master.startswith("local"):
+        context.pythonExec = context.getConf().get("spark.pyspark.python") or sys.executable
+        return
+    told = ask(context.pythonExec)
+    if told is None or "error" in told:
+        why = "it is no Python that runs" if told is None else told["error"]
+        raise InvalidRequestError(
+            f"Spark's Python {context.pythonExec!r} has no offsetlog ({why}).",
+            f"Set PYSPARK_PYTHON to one that has it, such as {sys.executable}, before the "
+            "session starts; on a cluster, on all machines.",
+        )
 
 
 def _is_found(spark: SparkSession) -> bool:

@@ -16,9 +16,11 @@ from tests.spark.story import told_by
 IVY = ROOT / ".cache" / "ivy"
 
 
-def drive(program: str, place: Path, *arguments: object, seconds: float = 500) -> dict[str, Any]:
+def drive(
+    program: str, place: Path, *arguments: object, seconds: float = 500, chosen: bool = True
+) -> dict[str, Any]:
     """Run a program of ``tests/spark/programs`` to its end, which comes with the test's own at
-    the latest; what it reported."""
+    the latest; what it reported. Spark's Python is this one, or not chosen."""
     env = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -26,6 +28,8 @@ def drive(program: str, place: Path, *arguments: object, seconds: float = 500) -
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "STARTED_IN": str(place),
     }
+    if not chosen:
+        del env["PYSPARK_PYTHON"], env["PYSPARK_DRIVER_PYTHON"]
     given = [json.dumps(a) if isinstance(a, Mapping) else str(a) for a in arguments]
     output = place / "output.log"
     with output.open("wb") as out:
