@@ -35,6 +35,8 @@ def spark_lacks() -> str:
     found = java()
     if found == MISSING:
         return f"there is no Java (Spark needs {JAVA} or newer, by JAVA_HOME or the PATH)"
+    if not found[:1].isdigit():  # a JAVA_HOME such as /opt/jdk-21 is no version
+        return f"{found} (Spark needs Java {JAVA} or newer; JAVA_HOME says which)"
     if _numbers(found)[:1] < (JAVA,):
         return f"Java is {found}, and {JAVA} or newer is needed"
     return ""

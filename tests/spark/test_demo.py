@@ -105,6 +105,7 @@ def test_spark_that_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Pat
         ("4.2.0", "11.0.2", "Java is 11.0.2"),
         ("4.2.0", "1.8.0_292", "Java is 1.8"),
         ("4.2.0", doctor.MISSING, "there is no Java"),
+        ("4.2.0", "/opt/jdk-21/bin/java does not run", "/opt/jdk-21/bin/java does not run"),
     ],
 )
 def test_what_is_lacking(
