@@ -14,9 +14,11 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from offsetlog.cli.doctor_spark import ask
+from offsetlog.cli.doctor import java
+from offsetlog.cli.doctor_spark import ask, spark_checks
 from offsetlog.errors import InvalidRequestError
 
 SETTINGS = {
@@ -52,8 +54,25 @@ def build(
         }.items():
             builder = builder.config(name, config.get(name, value))
         builder = configure_spark_with_delta_pip(builder)
-    spark = builder.getOrCreate()
+    spark = _started(builder, delta)
     register_source(spark)
+    return spark
+
+
+def _started(builder: Any, delta: bool) -> SparkSession:
+    """Spark tells of a JVM that ended in a trace, and not why; what it said itself is above."""
+    try:
+        spark: SparkSession = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        [found] = [check for check in spark_checks(java()) if check.name == "java"]
+        if not found.passed:
+            raise InvalidRequestError(f"Spark can't start its Java: {found.detail}.") from None
+        hint = "What it said stands above."
+        if delta:
+            hint += " If that is a download: session(delta=False) needs none."
+        raise InvalidRequestError("Spark's Java ended before it was ready.", hint) from None
     return spark
 
 
