@@ -21,6 +21,8 @@ from offsetlog.cli.doctor import java
 from offsetlog.cli.doctor_spark import ask, spark_checks
 from offsetlog.errors import InvalidRequestError
 
+from .short_logs import shorten
+
 SETTINGS = {
     # The driver talks to itself: the name of the machine need not resolve.
     "spark.driver.host": "127.0.0.1",
@@ -55,6 +57,7 @@ def build(
             builder = builder.config(name, config.get(name, value))
         builder = configure_spark_with_delta_pip(builder)
     spark = _started(builder, delta)
+    shorten(spark)
     register_source(spark)
     return spark
 
