@@ -57,8 +57,10 @@ def session(
 def register(spark: SparkSession) -> None:
     """Make ``format("offsetlog")`` known to a session that does not find it by itself.
 
-    Spark finds it where the package is installed for the driver's Python. On Spark Connect this
-    registers it from the client; the server's Python needs the package all the same.
+    Spark finds it where the Python that Spark starts has the package. Where it has not, a local
+    session gets the Python of this program for its workers, if none was chosen; a chosen one
+    that lacks it is an error. On Spark Connect this registers it from the client; the server's
+    Python needs the package all the same.
     """
     from pyspark_offsetlog.session import register_source
 
