@@ -131,7 +131,7 @@ class Screen(Lines):
             table.add_row(*cells(line), Text(bar(line.lag, self._most), "yellow"))
         total = f"{sum(line.lag for line in lines):,}"
         table.add_row("all", "", "", Text(total, "bold"), "")
-        state = Text(f"  {status(self.story)}")
+        state = Text(f"  {self.story.elapsed:.0f} s: {status(self.story)}")
         state.highlight_words(["KILLED"], "bold red")
         return Group(table, state)
 
