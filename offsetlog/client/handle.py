@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..errors import CorruptLogError, OffsetLogError, UnknownTopicError
 from ..format import entries as entry_format
-from ..format.names import topic_folder
+from ..format.names import ROOT_FILE, topic_folder
 from ..log.entry import Body, Counted, Entry, Void
 from ..log.state import State
 from ..storage.ports import Store
@@ -102,7 +102,17 @@ def unknown_topic(name: str, state: State, store: Store | None = None) -> Unknow
     near = [] if store is None or state.tip else _near(name, store)
     if near:
         return UnknownTopicError(gone, f"Did you mean {near[0]!r}?")
+    if store is not None and not state.tip and _is_no_root(store):
+        gone = f"There is no topic {name!r}, and no log at {store.url}."
+        return UnknownTopicError(gone, "Check the address; it is the folder of all topics.")
     return UnknownTopicError(gone, "'offsetlog topics list' names those that exist.")
+
+
+def _is_no_root(store: Store) -> bool:
+    try:
+        return store.get(ROOT_FILE, 0, 1) is None
+    except OffsetLogError:
+        return False
 
 
 def _near(name: str, store: Store) -> list[str]:

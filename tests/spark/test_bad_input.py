@@ -104,7 +104,7 @@ def test_what_only_the_log_can_tell_fails_at_planning(
 def test_no_log_is_not_an_empty_one(spark: Any, log: Any, tmp_path: Path) -> None:
     for given in (GOOD, {"subscribePattern": "orders"}):
         frame = source(spark, tmp_path / "nothing", **given)
-        assert "There is no" in said(frame.collect)
+        assert f"no log at file://{tmp_path}/nothing. Check the address" in said(frame.collect)
 
 
 def test_wrong_schemas(spark: Any, log: Any, root: Path) -> None:
