@@ -72,6 +72,8 @@ def shape_of(schema: StructType, topic_option: bool) -> Shape:
         at = names.index(name)
         given = schema.fields[at].dataType
         if not fits(given):
+            if fits is _is_bytes and given.typeName() in ("struct", "array", "map"):
+                cast = f"A cast would lose its names: to_json({name}) AS {name}."
             raise InvalidRequestError(
                 f"Column {name!r} is {given.simpleString()}; it must be {allowed}.", cast
             )

@@ -6,10 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DateType,
     IntegerType,
     LongType,
+    MapType,
     NullType,
     ShortType,
     StringType,
@@ -101,6 +103,13 @@ def test_a_column_of_another_type(column, kind, told):
         shape_of(schema(**columns), topic_option=False)
     assert error.value.message == told
     assert "Cast it" in error.value.hint
+
+
+def test_what_has_parts_is_not_to_be_cast():
+    for kind in (StructType().add("a", LongType()), MapType(TEXT, TEXT), ArrayType(TEXT)):
+        with pytest.raises(InvalidRequestError) as error:
+            shape_of(schema(value=kind), topic_option=True)
+        assert error.value.hint == "A cast would lose its names: to_json(value) AS value."
 
 
 def test_columns_that_are_not_there():
