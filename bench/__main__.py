@@ -1,6 +1,6 @@
 """``python -m bench``: run the figures, write ``results.json``, print the table.
 
-A full run also draws the charts and puts both into the README.
+A full run also draws the charts, and writes the README's summary and ``docs/figures.md``.
 """
 
 from __future__ import annotations
