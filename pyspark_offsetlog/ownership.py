@@ -18,7 +18,7 @@ import getpass
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from offsetlog.client.log import Log
 from offsetlog.errors import FencedError, OffsetLogError
@@ -149,10 +149,12 @@ class Ownership:
     def _moved(self, positions: Positions) -> Positions:
         return {tp: at for tp, at in positions.items() if self._saved.get(tp) != at}
 
-    def forget(self, reset: Mapping[TopicPartition, int]) -> None:
-        """These were put elsewhere by a reset: what was saved of them before says nothing."""
+    def forget(self, reset: Iterable[TopicPartition]) -> None:
+        """These were put elsewhere by a reset: what was saved of them before says nothing, nor
+        does where they are read from, since the log need not have the place they were put to."""
         with self._changed:
-            self._saved.update(reset)
+            for tp in reset:
+                self._saved.pop(tp, None)
 
     def flush(self) -> bool:
         """Wait for what was submitted, but not twice for the same; whether it is done with."""

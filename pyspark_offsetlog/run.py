@@ -231,7 +231,8 @@ class Run:
                 "not subscribed to, any more."
             )
         for tp in partitions:
-            if self._target is not None and tp not in self._target and tp not in start.at:
+            later = self._target is not None and tp not in self._target and tp not in start.at
+            if later and tp not in seeks:
                 continue
             span = self._span(tp)
             at = seeks.get(tp, start.at.get(tp, span.start))

@@ -133,6 +133,37 @@ def test_a_reset_to_before_the_logs_start(log: Any, root: str, running: Any, cap
     assert query.drain() == []
 
 
+def test_a_reset_to_what_is_gone_to_the_last_record_is_caught_up(
+    log: Any, root: str, running: Any
+) -> None:
+    """Where the group was put, nothing is left to read; its lag goes to 0 all the same."""
+    fill(log, "orders", {0: 8, 1: 2})
+    query = running(root, **GROUP)
+    query.drain()
+    reset(log, to=1, partitions=[0])
+    log.topic("orders").delete_records({0: 8})
+    assert query.drain() == []
+    assert committed(log) == {("orders", 0): 8, ("orders", 1): 2}
+
+
+def test_a_reset_of_a_partition_that_available_now_leaves_for_later(
+    log: Any, root: str, running: Any
+) -> None:
+    """It came after the run began, so the next run reads it: from where it was put."""
+    fill(log, "orders", {0: 9})
+    query = running(root, maxOffsetsPerTrigger=3, **GROUP).available_now()
+    query.batch()
+    log.topic("orders").alter(partitions=3)
+    fill(log, "orders", {2: 5})
+    reset(log, to=3, partitions=[2])
+    assert at(query.drain()) == {("orders", 0): [3, 4, 5, 6, 7, 8]}
+    assert committed(log)["orders", 2] == 3
+    query.stop()
+    again = running(root, query.checkpoint, **GROUP).available_now()
+    assert at(again.drain()) == {("orders", 2): [3, 4]}
+    assert committed(log)["orders", 2] == 5
+
+
 def test_the_batch_after_a_reset_run_again_reads_the_same(
     log: Any, root: str, running: Any
 ) -> None:
