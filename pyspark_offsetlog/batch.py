@@ -67,7 +67,8 @@ class OffsetLogReader(Traveller, DataSourceReader):
         ranges = _ranges(options, begin, end)
         ranges = self._narrowed.apply(log, ranges)
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)
-        out = tasks_of(options.place, plan_work(log, ranges), options.shares_out)
+        work = plan_work(log, ranges)
+        out = tasks_of(options.place, work, options.shares_out, options.fail_on_data_loss)
         return out or [LogPartition(options.place, ())]
 
     @plain_iterator

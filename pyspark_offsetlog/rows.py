@@ -3,7 +3,8 @@
 Invariants:
 
 1. A task reads the columns that the query's schema names, and no others.
-2. A range gives exactly its records or an error that names the file: never fewer.
+2. A range gives exactly its records or an error that names the file: never fewer, but for
+   what retention or a deletion took since, where ``failOnDataLoss`` is false.
 3. Whoever planned the range may send the plan along; then the topic itself is opened only if
    that plan is old.
 """
@@ -20,12 +21,15 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
+from offsetlog.client.handle import TopicHandle
 from offsetlog.client.log import Log
 from offsetlog.client.reader import Batch
+from offsetlog.errors import OffsetOutOfRangeError, UnknownTopicError
 from offsetlog.format.rows import as_arrow
 from offsetlog.log.fetch import Piece
 
 from .logs import open_log
+from .loss import DataLoss
 from .offsets import Range
 from .options import Place
 from .schema import chosen_columns
@@ -55,10 +59,12 @@ class Work(NamedTuple):
 class LogPartition(InputPartition):
     """What one task reads. Plain data: Spark pickles it."""
 
-    def __init__(self, place: Place, work: tuple[Work, ...]) -> None:
+    def __init__(self, place: Place, work: tuple[Work, ...], fails: bool = True) -> None:
         super().__init__(None)
         self.place = place
         self.work = work
+        self.fails = fails
+        """What becomes of it when records are gone meanwhile: ``failOnDataLoss``."""
 
     def __repr__(self) -> str:
         ranges = ", ".join(f"{w.range.topic}-{w.range.partition}" for w in self.work)
@@ -96,17 +102,20 @@ def plan_work(log: Log, ranges: Sequence[Range]) -> tuple[Work, ...]:
     )
 
 
-def tasks_of(place: Place, work: Sequence[Work], one_each: bool = False) -> list[LogPartition]:
+def tasks_of(
+    place: Place, work: Sequence[Work], one_each: bool = False, fails: bool = True
+) -> list[LogPartition]:
     """A task for each range; but ranges whose rows all lie in the chain share tasks, since every
     one that reads them reads the same entries. Such a task is still worth its start."""
     shared = [w for w in work if _in_chain(w)] if not one_each else []
     records = sum(w.range.size for w in shared)
     size = sum(w.bytes for w in shared)
     if len(shared) < 2 or size > SHARED_BYTES:
-        return [LogPartition(place, (w,)) for w in work]
+        return [LogPartition(place, (w,), fails) for w in work]
     tasks = max(1, -(-records // TASK_RECORDS), -(-size // TASK_BYTES))
-    out = [LogPartition(place, (w,)) for w in work if not _in_chain(w)]
-    return out + [LogPartition(place, tuple(some)) for some in _even(shared, records / tasks)]
+    out = [LogPartition(place, (w,), fails) for w in work if not _in_chain(w)]
+    shares = _even(shared, records / tasks)
+    return out + [LogPartition(place, tuple(some), fails) for some in shares]
 
 
 def _in_chain(work: Work) -> bool:
@@ -128,24 +137,46 @@ def _even(work: Sequence[Work], most: float) -> Iterator[list[Work]]:
 
 def read(partition: LogPartition, target: Target) -> Iterator[pa.RecordBatch]:
     log = open_log(partition.place)
+    lost = DataLoss(partition.fails)
     with ExitStack() as stack:
         if len(partition.work) > 1:
             for topic in {work.range.topic for work in partition.work}:
                 stack.enter_context(log.topic_handle(topic).reader.keeping_entries())
         for work in partition.work:
-            yield from read_range(log, work, target)
+            yield from read_range(log, work, target, lost)
 
 
-def read_range(log: Log, work: Work, target: Target) -> Iterator[pa.RecordBatch]:
-    topic, partition, start, end = work.range
-    handle = log.topic_handle(topic)
-    if not work.planned and handle.state(fresh=False).end(partition) < end:
-        handle.state()
+def read_range(log: Log, work: Work, target: Target, lost: DataLoss) -> Iterator[pa.RecordBatch]:
+    topic, partition, at, end = work.range
+    handle, planned = log.topic_handle(topic), work.planned
     shape = _Shape(topic, partition, target)
-    for batch in handle.reader.read(
-        partition, start, end, columns=target.stored, planned=work.planned
-    ):
-        yield from shape.batches(batch)
+    while at < end:
+        try:
+            if not planned and handle.state(fresh=False).end(partition) < end:
+                handle.state()
+            for batch in handle.reader.read(partition, at, end, target.stored, planned=planned):
+                yield from shape.batches(batch)
+                at = batch.end
+        except (OffsetOutOfRangeError, UnknownTopicError):
+            left, planned = _left(handle, partition, at, end), ()
+            if left == at:
+                raise
+            lost(
+                f"{topic}-{partition} was to be read from {at} to {end}, and the records before "
+                f"{left} were deleted or taken by retention after that was planned."
+            )
+            at = left
+
+
+def _left(handle: TopicHandle, partition: int, at: int, end: int) -> int:
+    """From where on records of the range are there still; ``end`` if none are."""
+    try:
+        state = handle.state()
+    except UnknownTopicError:
+        return end
+    if partition >= state.partitions or state.end(partition) < end:
+        return end
+    return min(end, max(at, state.start(partition)))
 
 
 class _Shape:

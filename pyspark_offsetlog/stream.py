@@ -29,6 +29,7 @@ from pyspark.sql.types import StructType
 
 from . import options as given
 from .logs import open_log
+from .loss import DataLoss
 from .plainly import plain_iterator, plainly
 from .rows import LogPartition, Work, plan_work, read, read_range, target_of, tasks_of
 from .run import Run
@@ -110,11 +111,12 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
             return []
         place = run.options.place
         work = plan_work(run.log, ranges)
+        fails = run.options.fail_on_data_loss
         if _is_small(run.options, work):
-            target = target_of(self._schema)
-            self._handed = [batch for w in work for batch in read_range(run.log, w, target)]
-            return [LogPartition(place, work)]
-        return tasks_of(place, work, run.options.shares_out)
+            target, lost = target_of(self._schema), DataLoss(fails)
+            self._handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
+            return [LogPartition(place, work, fails)]
+        return tasks_of(place, work, run.options.shares_out, fails)
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
         """The rows of the batch that was just planned; called by PySpark."""

@@ -9,6 +9,7 @@ import pytest
 from engine import TARGET
 
 import offsetlog
+from offsetlog.errors import OffsetOutOfRangeError
 from pyspark_offsetlog import rows
 from pyspark_offsetlog.offsets import Range
 from pyspark_offsetlog.options import Place
@@ -86,6 +87,38 @@ def test_each_entry_is_read_once_by_a_task(log, monkeypatch):
     assert sum(batch.num_rows for batch in found) == 7 * PARTITIONS
     entries = [name for name in asked if "/_log/" in name]
     assert len(entries) == len(set(entries)) <= 8
+
+
+@pytest.mark.parametrize("how", ["trimmed", "deleted", "made anew"])
+def test_records_that_go_between_the_plan_and_the_reading(log, monkeypatch, capfd, how):
+    """Retention deletes files of a running batch: that is data loss, and the user said what
+    becomes of it."""
+    with log.producer() as producer:
+        for at in range(9):
+            producer.send("orders", bytes(300_000), partition=0, key=str(at).encode()).result()
+    work = rows.plan_work(log, [Range("orders", 0, 0, 9)])
+    log.delete_topic("orders") if how != "trimmed" else log.topic("orders").delete_records({0: 4})
+    if how == "made anew":
+        log.create_topic("orders", partitions=PARTITIONS)
+    for _ in range(3):
+        log.maintain(grace_ms=0)
+
+    def read(fails):
+        with offsetlog.open(log.url) as other:  # A worker's process: it remembers nothing.
+            monkeypatch.setattr(rows, "open_log", lambda place: other)
+            return [
+                offset
+                for task in rows.tasks_of(Place(log.url), work, fails=fails)
+                for batch in rows.read(task, TARGET)
+                for offset in batch.column("offset").to_pylist()
+            ]
+
+    told = f"read from 0 to 9, and the records before {4 if how == 'trimmed' else 9} were deleted"
+    with pytest.raises(OffsetOutOfRangeError, match=told) as failed:
+        read(fails=True)
+    assert "failOnDataLoss=false" in failed.value.hint
+    assert read(fails=False) == ([4, 5, 6, 7, 8] if how == "trimmed" else [])
+    assert told in capfd.readouterr().err
 
 
 def test_a_task_does_not_wait_for_pandas(log):
