@@ -16,6 +16,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from offsetlog.format import strict_json
 from offsetlog.values import MAX_OFFSET, TopicPartition
 
 GROUP, RESET, FROM = "@group", "@reset", "@from"
+_KNOWN = frozenset((GROUP, RESET, FROM))
 Positions = dict[TopicPartition, int]
 
 
@@ -47,6 +49,10 @@ def parse(raw: object) -> QueryOffset:
     """An offset as Spark hands it back; what is not one of ours is an error."""
     try:
         data = strict_json.fields(raw, "offset")
+        for key in data.keys() - _KNOWN:
+            if key.startswith("@"):
+                # A newer version's: passed over, a batch might read other rows than it did.
+                raise CorruptLogError(f"{key[:60]!r} is not known to this version.")
         group, reset = data.get(GROUP), data.get(RESET)
         return QueryOffset(
             _positions({k: v for k, v in data.items() if not k.startswith("@")}),
@@ -65,7 +71,7 @@ def _positions(raw: object) -> Positions:
     out: Positions = {}
     for topic, inner in strict_json.fields(raw, "offset").items():
         for partition, offset in strict_json.fields(inner, f"offset of {topic}").items():
-            if not partition.isascii() or not partition.isdigit():
+            if not re.fullmatch(r"0|[1-9][0-9]{0,8}", partition, re.ASCII):
                 raise CorruptLogError(f"{partition[:60]!r} of {topic} is not a partition.")
             number = strict_json.integer(offset, f"offset of {topic}-{partition}", 0, MAX_OFFSET)
             out[TopicPartition(topic, int(partition))] = number

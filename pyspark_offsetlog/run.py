@@ -292,6 +292,11 @@ class Run:
                 begin = min(span.start, to)
             if begin < to:
                 out.append(Range(tp.topic, tp.partition, begin, to))
+            elif begin > to:
+                self._lost(
+                    f"{tp.topic}-{tp.partition} was to be read from {begin} back to {to}: what "
+                    "was planned is gone, or an offset of the checkpoint was changed."
+                )
         return split_ranges(out, self.options.min_partitions, self.options.max_records)
 
     def _state_with(self, tp: TopicPartition, to: int) -> State | None:

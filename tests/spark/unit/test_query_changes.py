@@ -206,3 +206,46 @@ def test_a_checkpoint_that_is_not_ours(log: Any, root: str) -> None:
     kept.wal, kept.done = [{"orders": 3}], 1
     with pytest.raises(InvalidRequestError, match="offset that offsetlog did not write"):
         Engine(root, kept, subscribe="orders").plan()
+
+
+def test_retention_of_a_whole_first_batch_that_was_planned(log: Any, root: str) -> None:
+    """Spark asks anew where it starts when that batch is run again, and earliest is later now."""
+    fill(log, "orders", {0: 5})
+    query = earliest(root)
+    query.plan()
+    fill(log, "orders", {0: 3})
+    log.topic("orders").delete_records({0: 7})
+    given = {"subscribe": "orders", "startingOffsets": "earliest"}
+    again = query.restarted(**given)
+    again.plan()
+    with pytest.raises(OffsetOutOfRangeError, match="what was planned is gone"):
+        again.ranges()
+    rest = query.restarted(failOnDataLoss="false", **given)
+    assert at(rest.drain()) == {("orders", 0): [7]}
+
+
+def test_offsets_of_a_checkpoint_that_were_changed_by_hand(
+    log: Any, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(log, "orders", {0: 9})
+    query = earliest(root, maxOffsetsPerTrigger=3)
+    query.batch()
+    query.batch()
+    query.plan()
+    kept = query.checkpoint
+    kept.wal[-1] = {"orders": {"0": 2, "1": 0, "2": 0}}
+    again = query.restarted(subscribe="orders")
+    again.plan()
+    with pytest.raises(OffsetOutOfRangeError, match="read from 6 back to 2"):
+        again.ranges()
+    assert query.restarted(subscribe="orders", failOnDataLoss="false").batch() == []
+    assert "an offset of the checkpoint was changed" in capsys.readouterr().err
+    # Of a batch that is done, they are where the next one begins; a partition left out is new.
+    kept.wal[-1], kept.done = {"orders": {"0": 4, "1": 0}}, len(kept.wal)
+    fill(log, "orders", {2: 1})
+    rest = query.restarted(subscribe="orders").drain()
+    assert at(rest) == {("orders", 0): [4, 5, 6, 7, 8], ("orders", 2): [0]}
+    # Beyond the end there is nothing to go on from.
+    kept.wal[-1] = {"orders": {"0": 10, "1": 0, "2": 1}}
+    with pytest.raises(OffsetOutOfRangeError, match="read up to 10, but ends at 9"):
+        query.restarted(subscribe="orders").plan()
