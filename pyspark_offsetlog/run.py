@@ -136,7 +136,7 @@ class Run:
         first = raw == self._initial
         followed = self._number(start, raw)
         if not first and self._owner is not None:
-            self._owner.submit(start.at, followed)
+            self._owner.submit(self._reached(start.at), followed)
         now = self._env.monotonic()
         if now < self._quiet_until:
             return self._nothing(raw)
@@ -158,6 +158,12 @@ class Run:
             if every or tp in seeks or at != start.at.get(tp)
         }
         return self._offset(until, 0 if group is None else group.resets, moved).to_json()
+
+    def _reached(self, at: Positions) -> Positions:
+        """Without what the log has not: the checkpoint is another root's, or its topic was made
+        anew. That is an error soon, and the group shall not stand there until somebody looks."""
+        ends = {tp: self._span(tp).end for tp in self.topics.partitions()}
+        return {tp: offset for tp, offset in at.items() if offset <= ends.get(tp, offset)}
 
     def _nothing(self, raw: dict[str, Any]) -> dict[str, Any]:
         """An idle query has time to wait until its progress is committed."""

@@ -11,7 +11,7 @@ import pytest
 from engine import Engine, at, fill, fresh_root
 from group_tools import GROUP, committed, group_of, until
 
-from offsetlog.errors import FencedError, OffsetLogError, StorageError
+from offsetlog.errors import FencedError, OffsetLogError, OffsetOutOfRangeError, StorageError
 from pyspark_offsetlog import ownership
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.options import Place
@@ -76,6 +76,23 @@ def test_without_a_group_nothing_is_committed(log: Any, root: str, running: Any)
     query.drain()
     assert query.checkpoint.wal == [{"orders": {"0": 1, "1": 0}}]
     assert not list(log.groups())
+
+
+def test_a_checkpoint_of_another_root_does_not_move_the_group_beyond_its_log(
+    log: Any, root: str, running: Any
+) -> None:
+    fill(log, "orders", {0: 9, 1: 1})
+    query = running(root, **GROUP)
+    query.drain()
+    elsewhere = fresh_root()
+    other = open_log(Place(elsewhere))
+    other.create_topic("orders", partitions=2)
+    fill(other, "orders", {0: 3, 1: 2})
+    again = running(elsewhere, query.checkpoint, **GROUP)
+    with pytest.raises(OffsetOutOfRangeError, match="orders-0 was read up to 9, but ends at 3"):
+        again.batch()
+    again.stop()
+    assert ("orders", 0) not in committed(other)
 
 
 class Stubborn:
