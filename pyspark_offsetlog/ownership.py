@@ -53,6 +53,8 @@ class Ownership:
         self._working = False
         self._slow = False
         """A commit was waited for in vain; nobody waits for it again."""
+        self._told = False
+        """It was said that commits fail and are made again."""
         self._leaving = False
         self._gone = False
 
@@ -130,7 +132,7 @@ class Ownership:
         else:
             return
         [done] = self._table.accept(wanted)
-        self._gone = leaving
+        self._gone, self._told = leaving, False
         # What was reset meanwhile was passed over: the same offset may be reached once more.
         self._saved.update({tp: at for tp, at in moved.items() if tp not in done.dropped})
 
@@ -138,6 +140,12 @@ class Ownership:
         self, error: Exception, work: tuple[Positions, int] | None, leaving: bool
     ) -> None:
         if isinstance(error, OffsetLogError) and error.retryable:
+            if not self._told:
+                self._told = True
+                warn(
+                    f"The group {self.group!r} was not moved on, and its query follows no reset "
+                    f"until it is; that is tried again and again: {error}"
+                )
             with self._changed:
                 self._waiting = self._waiting or work
                 self._changed.wait(RETRY)
