@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame, SparkSession
 import offsetlog
 from offsetlog.errors import InvalidRequestError
 from offsetlog.storage.open_offsets import delta_address
+from offsetlog.storage.redact import safe_url
 
 from .asked import Place
 from .given import absolute
@@ -105,7 +106,7 @@ def _through_delta(spark: SparkSession, place: Place, must: bool) -> DataFrame |
         why = "no group has committed anything yet" if where else "Delta has no way to this root"
         if must:
             raise InvalidRequestError(
-                f"The offsets table of {place.root} is not read through Delta: {why}.",
+                f"The offsets table of {safe_url(place.root)} is not read through Delta: {why}.",
                 "Leave delta out: then offsetlog's client reads it.",
             )
         return None
