@@ -3,7 +3,7 @@
 Invariants:
 
 1. Everything is decided when the query is planned: tasks read what was planned.
-2. Filters only narrow what is read; Spark applies all of them again.
+2. Filters only narrow what is read, where Spark keeps them apart; it applies all of them again.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ from .schema import chosen_columns
 from .topics import Topics
 from .travel import Traveller
 
+KEPT_APART = hasattr(DataSourceReader, "pushLimit")
+"""Whether Spark keeps what the filters of one scan left apart from other scans of the same frame.
+Spark 4.2 does not: a query, or the other side of a union, would read too few rows without a word.
+It was mended together with the pushing of limits."""
+
 
 class OffsetLogReader(Traveller, DataSourceReader):
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
@@ -37,7 +42,8 @@ class OffsetLogReader(Traveller, DataSourceReader):
         self._options = options
         self._schema = schema
         self._narrowed = Narrowed()
-        self.pushFilters = _Push(self)  # type: ignore[method-assign]
+        if KEPT_APART:
+            self.pushFilters = _Push(self)  # type: ignore[method-assign]
 
     def __getstate__(self) -> dict[str, Any]:
         # Filters are taken on the driver; a worker has no use for it.

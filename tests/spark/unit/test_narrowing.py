@@ -22,10 +22,12 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from pyspark_offsetlog import batch
 from pyspark_offsetlog.filters import narrow
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.offsets import Range
-from pyspark_offsetlog.options import Place
+from pyspark_offsetlog.options import Place, source_options
+from pyspark_offsetlog.schema import source_schema
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 TIMES = {0: [5000, 1000, 3000, 9000, 2000], 1: [4000] * 3, 2: []}
@@ -128,3 +130,18 @@ def test_what_passes_is_read(log: Any, chosen: list) -> None:
 def test_what_is_left_out(log: Any, chosen: list, left: list) -> None:
     whole = [Range(t, p, 0, len(TIMES[p])) for t in ("a", "b") for p in TIMES if TIMES[p]]
     assert [tuple(r) for r in narrow(chosen).apply(log, whole)] == left
+
+
+@pytest.mark.parametrize("kept_apart", [True, False])
+def test_filters_narrow_only_where_spark_keeps_them_apart(
+    log: Any, monkeypatch: pytest.MonkeyPatch, kept_apart: bool
+) -> None:
+    monkeypatch.setattr(batch, "KEPT_APART", kept_apart)
+    given = {"path": log.url, "subscribe": "a,b", "minPartitions": "1"}
+    reader = batch.OffsetLogReader(source_options(given, False), source_schema(False))
+    filters = [EqualTo(("partition",), 1), GreaterThan(("offset",), 1)]
+    assert list(reader.pushFilters(filters)) == filters
+    tasks = sorted(tuple(w.range) for task in reader.partitions() for w in task.work)
+    narrow = [("a", 1, 2, 3), ("b", 1, 2, 3)]
+    whole = [("a", 0, 0, 5), ("a", 1, 0, 3), ("b", 0, 0, 5), ("b", 1, 0, 3)]
+    assert tasks == (narrow if kept_apart else whole)
