@@ -35,6 +35,8 @@ COLUMNS: dict[str, DataType] = {
     "timestamp": TimestampType(),
     "timestampType": IntegerType(),
 }
+MAY_BE_NULL = frozenset(("key", "value", "headers"))
+"""Spark does not look for nulls where a schema says that there are none."""
 
 
 def source_schema(include_headers: bool) -> StructType:
@@ -60,10 +62,20 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
                 f"it is {kind.simpleString()}.",
                 "Leave .schema(...) out, or name some of the source's columns with their types.",
             )
+        if not field.nullable and field.name in MAY_BE_NULL:
+            raise InvalidRequestError(
+                f"The schema says that {field.name} is never null; of some records it is.",
+                "Leave NOT NULL out.",
+            )
     names = tuple(field.name for field in schema.fields)
     if not names:
         raise InvalidRequestError(
             "The schema names no column.", f"Name some of {', '.join(known)}."
+        )
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InvalidRequestError(
+            f"The schema names {', '.join(twice)} more than once.", "Name each column once."
         )
     return names
 

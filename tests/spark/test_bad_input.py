@@ -113,6 +113,8 @@ def test_wrong_schemas(spark: Any, log: Any, root: Path) -> None:
         ("value string", "The schema says that value is string; it is binary"),
         ("offset int, value binary", "The schema says that offset is int; it is bigint"),
         ("headers array<string>", "headers is array<string>"),
+        ("offset long not null, value binary not null", "says that value is never null"),
+        ("offset long, key binary, offset long", "The schema names offset more than once"),
     ):
         reader = spark.read.format("offsetlog").schema(schema).option("subscribe", "orders")
         assert told in said(lambda reader=reader: reader.load(str(root)).collect())
