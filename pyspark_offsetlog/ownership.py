@@ -78,8 +78,6 @@ class Ownership:
             group = self._table.look(max_age).group(self.group)
         else:
             group = self._table.table.group(self.group)
-        if self._leaving:
-            return group
         stands = standing(group, self.member, self._joined)
         if isinstance(stands, FencedError):
             raise FencedError(
@@ -173,6 +171,10 @@ class Ownership:
             done = self._changed.wait_for(lambda: not self._working, longest)
             self._slow = not done
             return done
+
+    @property
+    def left(self) -> bool:
+        return self._leaving
 
     def leave(self) -> None:
         """Give the group up, so that others need not put this query out. Best effort."""

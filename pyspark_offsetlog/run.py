@@ -131,6 +131,8 @@ class Run:
     def next(self, raw: dict[str, Any], limited: bool) -> dict[str, Any]:
         """Where the next batch ends; ``raw`` itself if there is nothing to read yet."""
         self._open()
+        if self._owner is not None and self._owner.left:
+            return raw  # Other sources of the query may go on. A reset is the next run's to follow.
         start = parse(raw)
         self._take_up(raw, start)
         first = raw == self._initial

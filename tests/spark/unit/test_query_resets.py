@@ -164,6 +164,21 @@ def test_a_reset_of_a_partition_that_available_now_leaves_for_later(
     assert committed(log)["orders", 2] == 5
 
 
+def test_a_reset_after_available_now_has_ended_is_left_to_the_next_run(
+    log: Any, root: str, running: Any
+) -> None:
+    """Spark may ask a source again that is through, while others of the same query go on."""
+    fill(log, "orders", {0: 4})
+    query = running(root, **GROUP).available_now()
+    query.drain()
+    reset(log, to=1, partitions=[0])
+    assert query.batch() is None
+    assert committed(log)["orders", 0] == 1
+    again = running(root, query.checkpoint, **GROUP).available_now()
+    assert at(again.drain()) == {("orders", 0): [1, 2, 3]}
+    assert committed(log)["orders", 0] == 4
+
+
 def test_the_batch_after_a_reset_run_again_reads_the_same(
     log: Any, root: str, running: Any
 ) -> None:
