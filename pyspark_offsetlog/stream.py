@@ -27,7 +27,10 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from offsetlog.errors import InvalidRequestError
+
 from . import options as given
+from . import tables
 from .logs import open_log
 from .loss import DataLoss
 from .plainly import plain_iterator, plainly
@@ -68,6 +71,11 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
 
     def _run(self) -> Run:
         if self._live is None:
+            if tables.is_table(self._given):
+                raise InvalidRequestError(
+                    f"The option table={self._given[tables.OPTION]} is set for a stream.",
+                    "Tables of a log are read with spark.read: each query shows the present.",
+                )
             options = given.source_options(self._given, True)
             chosen_columns(self._schema)
             self._live = Run(open_log(options.place), options)
