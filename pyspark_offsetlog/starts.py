@@ -50,7 +50,7 @@ def resolve(
             _same_partitions(edge, partitions)
             return {tp: _explicit(edge, tp, span, lost) for tp, span in spans.items()}
         case "group":
-            return _committed(log, options, spans)
+            return _committed(log, options, spans, lost)
         case _:
             return _by_time(log, options, edge, spans)
 
@@ -96,12 +96,22 @@ def _explicit(edge: Edge, tp: TopicPartition, span: Span, lost: Lost) -> int:
     return offset
 
 
-def _committed(log: Log, options: SourceOptions, spans: Mapping[TopicPartition, Span]) -> Positions:
+def _committed(
+    log: Log, options: SourceOptions, spans: Mapping[TopicPartition, Span], lost: Lost
+) -> Positions:
+    """A position that the log has not means lost records; the reset policy is for none at all."""
     assert options.group is not None
     positions = log.offsets_table.look().group(options.group).positions
     out: Positions = {}
     for tp, span in spans.items():
         known = positions.get(tp)
+        if known is not None and not span.start <= known.offset <= span.end:
+            lost(
+                f"The group {options.group!r} stands at {known.offset} of {tp.topic}-"
+                f"{tp.partition}, which holds {span.start} to {span.end} now."
+            )
+            out[tp] = span.start
+            continue
         start = starting_offset(
             options.group, tp, None if known is None else known.offset, span, options.reset_policy
         )

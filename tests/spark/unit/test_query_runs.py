@@ -149,6 +149,26 @@ def test_the_committed_offsets_of_a_group(log: Any, root: str) -> None:
         ).plan()
 
 
+def test_a_committed_offset_that_retention_has_passed(
+    log: Any, root: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reset policy is for a group that has no position; it would skip what is there still."""
+    fill(log, "orders", {0: 9})
+    with log.consumer(group="g") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit({("orders", 0): 3})
+    log.topic("orders").delete_records({0: 5})
+    given = {"subscribe": "orders", "startingOffsets": "group", "group__id": "g"}
+    told = "'g' stands at 3 of orders-0, which holds 5 to 9"
+    with pytest.raises(OffsetOutOfRangeError, match=told) as failed:
+        Engine(root, **given).plan()
+    assert "failOnDataLoss=false" in failed.value.hint
+    assert at(Engine(root, failOnDataLoss="false", **given).batch()) == {
+        ("orders", 0): [5, 6, 7, 8]
+    }
+    assert told in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("now", [False, True])
 @pytest.mark.parametrize("loss", ["true", "false"])
 def test_what_is_not_there_when_a_query_starts(log: Any, root: str, now: bool, loss: str) -> None:
