@@ -18,13 +18,10 @@ from ..errors import OffsetLogError
 from ..format import fact_rows, strict_json
 from ..group.facts import Fact
 from ..group.state import EMPTY, Table
-from .delta_reading import LOG, DeltaReading, import_deltalake
+from .delta_reading import LOG, LOGS_KEPT, TIDY_EVERY, DeltaReading, import_deltalake
 from .offsets_port import STATE_FILE, Upkeep
 from .ports import Committed, Conflict, PutResult, Unknown
 
-LOGS_KEPT = 400
-"""Log files that stay below the newest checkpoint, for readers that are behind."""
-TIDY_EVERY = 50
 COMPACT_TO = 4 * 1024 * 1024
 DOUBT_SECONDS = 5.0
 """An append that took longer is not believed: the log may have been cleaned meanwhile."""

@@ -1,7 +1,9 @@
 """Looking at the offsets table that is a Delta table.
 
 1. A look reads the table's own log, file by file, and of the data only the files that are new:
-   an idle look is one request. A hole in the log (it was cleaned) means reading anew.
+   an idle look is one request. Log files far below the newest checkpoint go (it was cleaned),
+   and then a name is free again: what stands there may be a put that came too late, by
+   whomever, and is believed by nobody. So a look that was behind is read anew.
 2. A path in the log that leaves the table is refused.
 3. ``DeltaTable.to_pyarrow_table`` is never used: it may abort the process at its exit.
 """
@@ -30,6 +32,12 @@ LOG = "_delta_log"
 CHECK_SECONDS = 2.0
 """Who last looked longer ago than this checks that the log was not cleaned past it meanwhile."""
 MOST_LOG_BYTES = 64 * 1024 * 1024
+LOGS_KEPT = 400
+"""Log files that stay below the newest checkpoint, for readers that are behind."""
+TIDY_EVERY = 50
+"""Versions from one checkpoint to the next."""
+LAST_CHECKPOINT = "_last_checkpoint"
+MOST_NOTE_BYTES = 1024 * 1024
 
 
 def import_deltalake() -> Any:
@@ -78,7 +86,7 @@ class DeltaReading(Beats):
             return True
         if self.store.get(self._log_name(0), 0, 1) is not None:
             return True
-        return self.store.get(self._name(f"{LOG}/_last_checkpoint")) is not None
+        return self.store.get(self._name(f"{LOG}/{LAST_CHECKPOINT}")) is not None
 
     def _refuse_strangers(self) -> None:
         """What lies there without being a table is somebody's; looked at once."""
@@ -139,19 +147,39 @@ class DeltaReading(Beats):
             if found is None:
                 return self._read_all(since)
             facts += found
-        if self._was_cleaned(version):
+        if self._was_cleaned(since, version):
             return self._read_all(since)
         return News(version, tuple(facts))
 
-    def _was_cleaned(self, version: int) -> bool:
-        """Whether the log may end here only because it was cleaned past this version."""
+    def _was_cleaned(self, since: int, version: int) -> bool:
+        """Whether the log may seem to end at ``version`` only because it was cleaned past
+        ``since``: then what was read of it may be a late put at a name that was free again."""
         now = time.monotonic(), time.time()
         # The one stands still while a laptop sleeps, the other may be put back.
         passed = max(abs(new - old) for new, old in zip(now, self._checked_at, strict=True))
         if not self._doubt and passed < CHECK_SECONDS:
             return False
         self._doubt, self._checked_at = False, now
-        return self.store.get(self._log_name(version), 0, 1) is None
+        checkpoint = self._newest_checkpoint()
+        if checkpoint > version or checkpoint - LOGS_KEPT > since:
+            return True
+        if checkpoint > since - 4 * TIDY_EVERY:
+            return False
+        # None was made for long, or an old one was told of late: the file itself tells.
+        return self.store.get(self._log_name(since), 0, 1) is None
+
+    def _newest_checkpoint(self) -> int:
+        """The version that Delta's own note names; -1 when there is none that can be read. It is
+        written before anything below it is cleaned."""
+        name = self._name(f"{LOG}/{LAST_CHECKPOINT}")
+        data = self.store.get(name, 0, MOST_NOTE_BYTES)
+        if data is None:
+            return -1
+        try:
+            told = strict_json.fields(strict_json.loads(data, name, MOST_NOTE_BYTES), name)
+            return strict_json.integer(told.get("version"), name)
+        except OffsetLogError:
+            return -1
 
     def _added(self, data: bytes, version: int) -> list[Fact] | None:
         """The facts of one version; None when a file of it is gone, since it was compacted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -10,14 +11,19 @@ from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from offsetlog.client.env import REAL
+from offsetlog.client.offsets_table import OffsetsTable
+from offsetlog.format import fact_rows
 from offsetlog.group.decide import decide
 from offsetlog.group.facts import Fact, OffsetAndMetadata
 from offsetlog.group.fold import fold
 from offsetlog.group.requests import Commit
 from offsetlog.group.state import EMPTY, Table
-from offsetlog.storage import Committed, Conflict, delta_reading, open_store
+from offsetlog.storage import Committed, Conflict, Unknown, delta_reading, open_store
 from offsetlog.storage import delta_offsets as delta
 from offsetlog.storage.chain_offsets import ChainOffsets
 from offsetlog.storage.delta_offsets import DeltaOffsets
@@ -243,6 +249,56 @@ def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch)
     late = sleeper.read(seen.version)
     assert late.version == table.version
     assert fold(seen, late.facts, late.version) == table
+
+
+@pytest.mark.parametrize("opened", ["delta-local", "delta-moto"], indirect=True)
+@pytest.mark.parametrize("note", ["is there", "is of old"])
+def test_a_put_that_comes_after_the_log_was_cleaned_is_believed_by_nobody(
+    opened, note, monkeypatch
+):
+    """As of a process that stood still in the middle of an append, for hundreds of versions."""
+    monkeypatch.setattr(delta, "LOGS_KEPT", 3)
+    monkeypatch.setattr(delta_reading, "LOGS_KEPT", 3)
+    monkeypatch.setattr(delta_reading, "TIDY_EVERY", 0)
+    port, bystander = opened(), opened()
+    stood = OffsetsTable(opened(), REAL)
+    table = grow(port, begin(port), 2)
+    port.tidy(table.version)
+    log = f"{FOLDER}/_delta_log"
+    early = port.store.get(f"{log}/_last_checkpoint")
+    table = fold(table, (), port.read(table.version).version)
+    table = grow(port, table, 2)
+    bystander.read(-1)
+    seen = stood.look()
+    table = grow(port, table, 20)
+    port.tidy(table.version)
+    table = fold(table, (), port.read(table.version).version)
+    if note == "is of old":
+        port.store.put(f"{log}/_last_checkpoint", early)
+    name = f"{log}/{seen.version + 1:020d}.json"
+    assert port.store.get(name) is None
+
+    def late(facts, version):
+        """The put takes effect, and its answer is not believed, since it took too long."""
+        stood.port.append = real
+        sink = pa.BufferOutputStream()
+        pq.write_table(fact_rows.to_arrow(facts), sink)
+        port.store.put(f"{FOLDER}/late.parquet", sink.getvalue().to_pybytes())
+        add = {"path": "late.parquet", "size": 1, "partitionValues": {}, "dataChange": True}
+        port.store.put(name, json.dumps({"add": add}).encode() + b"\n")
+        stood.port._doubt = True
+        return Unknown("the append took 600 s")
+
+    real, stood.port.append = stood.port.append, late
+    said = {("orders", 0): OffsetAndMetadata(7, "mine")}
+    stood.accept(Commit("audit", None, 0, 0, said))
+    truth = fresh(opened())
+    assert truth.group("audit").positions["orders", 0].offset == 7, "it was acknowledged"
+    assert truth.group("billing").positions == table.group("billing").positions
+    assert stood.table.groups == truth.groups
+    bystander._doubt = True
+    news = bystander.read(seen.version)
+    assert fold(seen, news.facts, news.version).groups == truth.groups
 
 
 @pytest.mark.parametrize("opened", FAST, indirect=True)
