@@ -37,6 +37,9 @@ COMPANY_ENTRIES = 64
 """For so many entries after somebody else's a writer gives way as in company."""
 ALONE_PART = 0.2
 """The part of a put's latency within which a writer that is alone gives way."""
+LONGEST_PUT = 2.0
+"""Seconds of a put that are believed to be the store's: a process that stood still in the middle
+of one must not give way for as long as it stood."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
 
@@ -296,7 +299,7 @@ class Chain:
         result = offer.put(name)
         if isinstance(result, Committed):
             now = self.env.monotonic()
-            took = now - before
+            took = min(LONGEST_PUT, now - before)
             before_it = self._put_seconds or took
             self._put_seconds = before_it * 0.8 + took * 0.2
             # The winner of a name asks for the next one first, and would win for ever.

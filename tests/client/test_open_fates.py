@@ -266,3 +266,21 @@ def test_verify_is_clean_after_all_kinds_of_entries():
     handle.decide(Collect(1))
     handle.stored.publish()
     assert verify_topic(store, "t", quick_env()).faults == ()
+
+
+def test_a_sender_that_stood_still_in_the_middle_of_a_put_does_not_give_way_for_as_long():
+    """On an object store a winner waits a part of a put's time: of the store's, not of its own."""
+    store, handle = topic()
+    store.is_local = False
+    clock, slept = [2e9], []
+    env = quick_env()._replace(monotonic=lambda: clock[0], sleep=slept.append, chance=lambda: 0.99)
+    handle.chain.env = env
+
+    def stands_still(name: str) -> None:
+        clock[0] += 3600.0
+
+    store.after_put = stands_still
+    send(handle, batch(b"a"), 1)
+    store.after_put = lambda name: None
+    send(handle, batch(b"b"), 2)
+    assert max(slept) < 3
