@@ -37,6 +37,16 @@ class Faults(NamedTuple):
     """Nothing happens for a long time."""
     caches: float = 0.0
     """A snapshot, leaf or hint goes missing, breaks, or comes back as it was before."""
+    suspend: float = 0.0
+    """A process sleeps for hours, as a laptop does, and its monotonic clock with it."""
+    clock: float = 0.0
+    """The wall clock of a process is put forward or back."""
+    full: float = 0.0
+    """The disk is full for a while: nothing can be written, by nobody."""
+    torn: float = 0.0
+    """A write that fails leaves a part of its file, where a store may do that: not of an entry."""
+    unordered: float = 0.0
+    """Deletes of one call happen in any order, and one that fails does not keep the others."""
 
 
 NO_FAULTS = Faults()
@@ -52,6 +62,11 @@ _HIGHEST = Faults(
     freeze=0.03,
     jump=0.01,
     caches=0.02,
+    suspend=0.004,
+    clock=0.01,
+    full=0.004,
+    torn=0.1,
+    unordered=0.8,
 )
 
 

@@ -2,8 +2,8 @@
 
 ``python -m offsetlog.testing.simulation --seeds 1:500`` runs 500 histories, each with its own
 actors, faults and interleaving of storage calls, and checks the promises of the log after
-every step (see ``sim.oracle``). A failure prints its seed and a story; ``--seed N --story``
-tells that history again, ``--shrink`` looks for a shorter one that fails as well.
+every step (see ``sim.oracle``). A failure prints its seed and, of a shorter history that fails
+as well, the story; ``--seed N`` runs it again, with ``--no-shrink`` as it was.
 
 Invariants:
 
@@ -105,6 +105,7 @@ def _topic_plan(seed: int) -> Plan:
     steps = rng.choice((600, 1200, 2400))
     is_local = rng.random() < 0.4
     roles += [f"sink{i}" for i in range(rng.choice((0, 0, 1, 2)))]
+    roles += ["stranger0"] if rng.random() < 0.15 else []
     return Plan(seed, tuple(roles), faults, steps, is_local, graces)
 
 
@@ -236,6 +237,12 @@ def story(outcome: Outcome, calls: bool = False) -> str:
     return "\n".join(out)
 
 
+def again(outcome: Outcome) -> str:
+    """The command that runs the history of its seed again."""
+    kind, seed = outcome.plan.kind, outcome.plan.seed
+    return f"again: python -m offsetlog.testing.simulation --kind {kind} --seed {seed} --story"
+
+
 def _seeds(text: str) -> range:
     low, _, high = text.partition(":")
     return range(int(low), int(high) + 1) if high else range(int(low), int(low) + 1)
@@ -266,11 +273,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not outcome.sound:
             failures += 1
             told = outcome if given.no_shrink else shrink(plan)
-            print(story(told, given.calls))
-            print(
-                "again: python -m offsetlog.testing.simulation "
-                f"--kind {given.kind} --seed {seed} --story"
-            )
+            print(f"{story(told, given.calls)}\n{again(told)}")
             if failures >= 3:
                 break
         elif given.story:

@@ -9,10 +9,19 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from offsetlog.testing.simulation import GROUPS_KIND, TOPIC_KIND, first_failure, story
+from offsetlog.testing.faults import Faults
+from offsetlog.testing.simulation import (
+    GROUPS_KIND,
+    TOPIC_KIND,
+    again,
+    first_failure,
+    shrink,
+    story,
+)
 from offsetlog.testing.simulation import campaign as simulate
 from tests.soak import load
 from tests.soak.campaign import Result, campaign
@@ -27,7 +36,9 @@ QUICK_BUGS = (
     "rows taken out before they moved",
 )
 """Bugs that real processes, too, meet within seconds; planted on each storage in turn."""
-BUG_SECONDS = 60.0
+BUG_SECONDS, BUG_TRIES = 60.0, 6
+"""A bug is looked for until it is found, at most so many times for so long."""
+MOST_HISTORIES = 400
 
 
 class Row(NamedTuple):
@@ -51,31 +62,32 @@ HEADS = (
 )
 
 
-def simulated(kind: str, seconds: float, bugs: bool) -> Row:
-    deadline, seed, entries, faults, violations = time.monotonic() + seconds, 0, 0, 0, 0
+def simulated(kind: str, seconds: float, bugs: bool, first: int) -> Row:
+    """Histories from seed ``first`` on, and then with each planted bug until it is found."""
+    deadline, done, entries, violations = time.monotonic() + seconds, 0, 0, 0
+    met = Counter[str]()
     planted_bugs = PLANTED[kind]
     while time.monotonic() < deadline:
-        seed += 1
-        [outcome] = simulate([seed], kind)
+        [outcome] = simulate([first + done], kind)
+        done += 1
         entries += outcome.entries
-        faults += sum(n for what, n in outcome.counts.items() if what in _FAULTS)
+        met.update({what: n for what, n in outcome.counts.items() if what in Faults._fields})
         if not outcome.sound:
             violations += 1
-            print(story(outcome), flush=True)
+            smaller = shrink(outcome.plan)
+            print(f"{story(smaller)}\n{again(smaller)}", flush=True)
+    told = ", ".join(f"{n:,} x {what}" for what, n in met.most_common())
+    print(f"simulated, {kind}: {done} histories from seed {first} on; {told}", flush=True)
     caught = 0
     for name in planted_bugs.MUTATIONS if bugs else ():
         with planted_bugs.planted(name):
-            count, outcome = first_failure(range(1, 151), kind)
-        caught += outcome is not None
-        print(f"planted in the simulation: {name}: found after {count} histories", flush=True)
-    told = f"{caught}/{len(planted_bugs.MUTATIONS) if bugs else 0}"
-    return Row(f"simulated, {kind}", seed, entries, faults, 0, told, violations)
-
-
-_FAULTS = frozenset(
-    {"crash", "lost", "never", "late", "hidden", "refused", "reads", "slow", "freeze", "jump",
-     "caches"}
-)  # fmt: skip
+            count, found = first_failure(range(first, first + MOST_HISTORIES), kind)
+        caught += found is not None
+        what = "found after" if found is not None else "NOT found in"
+        print(f"planted in the simulation: {name}: {what} {count} histories", flush=True)
+    bugs_in_all = f"{caught}/{len(planted_bugs.MUTATIONS) if bugs else 0}"
+    faults = sum(n for what, n in met.items() if what != "crash")
+    return Row(f"simulated, {kind}", done, entries, faults, met["crash"], bugs_in_all, violations)
 
 
 def real(storage: str, seconds: float, kills: int, seed: int, bugs: bool) -> Row:
@@ -88,9 +100,15 @@ def real(storage: str, seconds: float, kills: int, seed: int, bugs: bool) -> Row
         _tell(result)
     caught = 0
     for name in QUICK_BUGS if bugs else ():
-        found = any(campaign(storage, 10**6, BUG_SECONDS, i, name).violations for i in (1, 2))
+        operations = tries = 0
+        found = False
+        while not found and tries < BUG_TRIES:
+            tries += 1
+            result = campaign(storage, 10**6, BUG_SECONDS, seed + tries, name)
+            found, operations = bool(result.violations), operations + result.operations
         caught += found
-        print(f"planted on {storage}: {name}: {'caught' if found else 'NOT caught'}", flush=True)
+        told = f"{'' if found else 'NOT '}caught after {tries} histories, {operations:,} operations"
+        print(f"planted on {storage}: {name}: {told}", flush=True)
     return Row(
         storage,
         len(done),
@@ -131,7 +149,7 @@ def _rows(given: argparse.Namespace) -> Iterator[Row]:
     kinds = list(PLANTED) if given.simulated else []
     seconds = 60 * given.minutes / (len(given.only) + len(kinds) + given.load)
     for kind in kinds:
-        yield simulated(kind, seconds, not given.no_bugs)
+        yield simulated(kind, seconds, not given.no_bugs, given.seed)
     for storage in given.only:
         yield real(storage, seconds, given.kills, given.seed, not given.no_bugs)
 
@@ -141,7 +159,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=30, help="in all, bugs not counted")
     parser.add_argument("--kills", type=int, default=10**6, help="at most, for each storage")
     parser.add_argument("--only", nargs="*", choices=list(SITES), default=list(SITES))
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="the first of the histories")
     parser.add_argument("--no-bugs", action="store_true", help="plant none")
     parser.add_argument("--no-simulation", dest="simulated", action="store_false")
     parser.add_argument("--no-load", dest="load", action="store_false")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 
-from tests.soak.load import LIMITS, MACHINE, Outcome, judge, load, table
+from tests.soak.load import LIMITS, MACHINE, Outcome, judge, load, scarce, table
 
 SECONDS = float(os.environ.get("OFFSETLOG_LOAD_SECONDS", "40"))
 
@@ -52,6 +52,9 @@ def test_what_takes_longer_to_settle_is_judged_of_long_runs():
 
 
 def test_what_was_not_seen_is_no_proof():
+    assert scarce(steady(), 1e6) == []
+    assert scarce(steady() | {"an append": [1.0] * 5}, 1e6) == ["an append"]
+    assert scarce(steady() | {"snapshots and leaves": []}, 60) == []
     [said] = judge(steady() | {"an append": [1.0] * 5}, 1e6)
     assert said == "an append: seen 5 times only"
     outcome = Outcome(1.0, 5, steady(), (said,))

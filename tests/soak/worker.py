@@ -82,6 +82,8 @@ class Worker:
         while True:
             producer = self.log.producer(app_id=app, sequence=number)
             if self._send(producer, number, batch=(app, number)):
+                if self.rng.random() < 0.2:
+                    time.sleep(0.1)  # A kill that comes here makes the next life send it again.
                 number += 1
                 fresh = note.with_suffix(".new")
                 fresh.write_text(str(number))

@@ -13,6 +13,7 @@ from offsetlog.client.offsets_table import OffsetsTable
 from offsetlog.client.worker import Worker
 from offsetlog.errors import FencedError
 from offsetlog.group import decide, judge, membership
+from offsetlog.group.facts import Kind
 from offsetlog.group.judge import Reason
 from offsetlog.storage.ports import Committed
 from offsetlog.testing.sim.limits import Patch, patched
@@ -38,6 +39,18 @@ def _anybody_commits() -> list[Patch]:
     """Nobody asks whether the author of a commit still is a member."""
     [patch] = _proposals_without(Reason.NOT_A_MEMBER)()
     return [patch, (decide._Decider, "_same_member", lambda self, draft, member, since: None)]
+
+
+def _a_fence_by_generation_alone() -> list[Patch]:
+    """Who worked in another generation is fenced, also when it holds what it commits; and who
+    holds a partition is not asked."""
+
+    def by_generation(draft: Any, fact: Any) -> str | None:
+        if fact.kind != Kind.COMMIT or fact.member is None:
+            return judge.judge(draft, fact)
+        return None if fact.generation == draft.generation else Reason.OLD_GENERATION
+
+    return [(decide, "judge", by_generation)]
 
 
 def _takes_before_the_release() -> list[Patch]:
@@ -159,6 +172,7 @@ def _no_answer_taken_for_an_append() -> list[Patch]:
 MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "who is out commits": _anybody_commits,
     "progress from before a reset counts": _proposals_without(Reason.RESET_SINCE),
+    "a fence by generation alone": _a_fence_by_generation_alone,
     "an owner reads before the release": _takes_before_the_release,
     "a worker is deaf to resets": _deaf_to_resets,
     "a reset moves all partitions": _reset_of_all_partitions,

@@ -5,16 +5,19 @@ They are switched on in tests only, one at a time, by replacing a function."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any
+
+import pyarrow as pa
 
 from offsetlog.client.appender import Appender
 from offsetlog.client.chain import Chain, Landed
 from offsetlog.client.maintenance import Maintenance
-from offsetlog.client.reader import Reader
+from offsetlog.client.reader import Batch, Reader
 from offsetlog.client.writer import Writer
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import FencedError, OffsetLogError
 from offsetlog.format import names
+from offsetlog.format.rows import OFFSET, complete
 from offsetlog.log import fold, landing, retention
 from offsetlog.log.entry import Append, Collect, Reason, Void
 from offsetlog.log.state import State, rebase
@@ -164,6 +167,49 @@ def _a_failed_retry_denies_the_first_try() -> list[Patch]:
     return [(Writer, "_append", deny)]
 
 
+def _two_undecided_entries_of_one_app() -> list[Patch]:
+    """Who gave up on an answer leaves that name alone, and goes on with the next one."""
+    open_fate = Chain._open_fate
+
+    def past(self: Chain, number: int, error: str) -> Any:
+        told = open_fate(self, number, error)
+        self._undecided = number + 1
+        return told
+
+    return [(Chain, "_open_fate", past)]
+
+
+def _the_digest_rule_on_a_callers_key() -> list[Patch]:
+    """A micro-batch that is run again, with its rows split otherwise, is taken for a clone's."""
+    known_ = Writer._known
+
+    def known(self: Writer, load: Any, sender: Any) -> Any:
+        found = self.chain.state.callers.get(sender.app)
+        if found is not None and found.seq == sender.seq and found.digest != load.digest:
+            raise FencedError("Another process uses this key.")
+        return known_(self, load, sender)
+
+    return [(Writer, "_known", known)]
+
+
+def _an_abort_deletes_its_segments() -> list[Patch]:
+    """Who got no answer tidies up what it had written for the entry."""
+    land = Writer._land
+
+    def tidy(self: Writer, body: Append, load: Any, number: Any) -> Any:
+        try:
+            return land(self, body, load, number)
+        except OffsetLogError:
+            for part in body.parts:
+                if part.segment is not None:
+                    name = names.segment_name(self.chain.folder, part.partition, part.segment)
+                    with suppress(OffsetLogError):
+                        self.chain.store.delete([str(name)])
+            raise
+
+    return [(Writer, "_land", tidy)]
+
+
 # --- maintenance ---------------------------------------------------------------------------
 
 
@@ -235,6 +281,20 @@ def _inline_rows_believed_unseen() -> list[Patch]:
     return [(Reader, "_open_entry", open_entry)]
 
 
+def _a_stub_taken_for_an_empty_result() -> list[Patch]:
+    """Rows that were taken out mean that there are none, not that the plan is old."""
+    inline_batch = Reader._inline_batch
+
+    def empty(self: Reader, piece: Any, stored: Any, columns: Any) -> Any:
+        if not stored.stub:
+            return inline_batch(self, piece, stored, columns)
+        nothing = complete(pa.schema([OFFSET]).empty_table(), columns)
+        return Batch(piece.extent.partition, piece.start, piece.end, 0, nothing)
+
+    [unseen] = _inline_rows_believed_unseen()
+    return [unseen, (Reader, "_inline_batch", empty)]
+
+
 def _write_ids_not_compared() -> list[Patch]:
     open_entry = Reader._open_entry
 
@@ -278,6 +338,7 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "duplicates count": _appends_without(Reason.DUPLICATE),
     "forgotten senders count": _appends_without(Reason.FORGOTTEN),
     "appends to a deleted topic count": _appends_without(Reason.DELETED),
+    "appends to missing partitions count": _appends_without(Reason.NO_PARTITION),
     "appends to condemned segments count": _appends_without(Reason.CONDEMNED),
     "replaces with condemned segments count": _replaces_without(Reason.CONDEMNED),
     "stale replaces count": _replaces_without(Reason.STALE),
@@ -286,6 +347,9 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "an old delete hits a new topic": _lifecycle_without_sees,
     "acknowledged before the fold": _acknowledge_before_the_fold,
     "no answer taken for a conflict": _no_answer_taken_for_a_conflict,
+    "two undecided entries of one app": _two_undecided_entries_of_one_app,
+    "the digest rule on a caller's key": _the_digest_rule_on_a_callers_key,
+    "an abort deletes its segments": _an_abort_deletes_its_segments,
     "a retry with a fresh number": _a_retry_with_a_fresh_number,
     "a refusal denies a hidden landing": _a_refusal_denies_a_hidden_landing,
     "a forgotten sender looks nowhere": _a_forgotten_sender_looks_nowhere,
@@ -295,14 +359,12 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "rows taken out before they moved": _rows_taken_out_before_they_moved,
     "rows taken out whatever the fold said": _stubs_by_a_lost_answer,
     "a list from a state before its collect": _a_list_from_a_state_before_its_collect,
-    "inline rows believed unseen": _inline_rows_believed_unseen,
+    "an old plan read without comparing ids": _inline_rows_believed_unseen,
+    "a stub taken for an empty result": _a_stub_taken_for_an_empty_result,
     "holes passed over": _a_hole_is_the_end,
     "names of entries freed": _entries_deleted,
 }
 NOT_IN_A_HISTORY: dict[str, Callable[[], list[Patch]]] = {
-    # No honest sender names a partition that its topic does not have: the rule about the
-    # topic's life covers those of an earlier one. See tests/log/test_fold.py.
-    "appends to missing partitions count": _appends_without(Reason.NO_PARTITION),
     # A thread adopts a newer stored state while an entry of its process has landed and is not
     # folded yet: too rare for some hundred histories. See tests/client/test_open_fates.py.
     "a leap passes own entries": _a_leap_passes_own_entries,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .groups import resetter, worker
 from .readers import reader
 from .scene import Role
-from .senders import producer, query
+from .senders import producer, query, stranger
 from .sinks import sink
 from .streams import founder, stream
 from .upkeep import administrator, collector, compactor, forgetter, maintainer, publisher
@@ -20,6 +20,7 @@ ACTORS: dict[str, Role] = {
     "admin": administrator,
     "producer": producer,
     "query": query,
+    "stranger": stranger,
     "sink": sink,
     "founder": founder,
     "worker": worker,

@@ -75,7 +75,7 @@ def worker(actor: Actor) -> None:
         if got is None:
             continue
         if actor.rng.random() < 0.5:
-            actor.do("commits", partial(_commit, consumer))
+            actor.do("commits", partial(_commit, ledger, consumer))
         if actor.rng.random() < 0.06:
             actor.do("leaves", consumer.close)
             consumer = None
@@ -122,9 +122,13 @@ def _row(record: Record) -> Row:
     return Row(record.key, record.value, tuple(record.headers), record.timestamp)
 
 
-def _commit(consumer: Consumer) -> bool:
-    with contextlib.suppress(FencedError):  # put out meanwhile: the next poll joins anew
+def _commit(ledger: Ledger, consumer: Consumer) -> bool:
+    member, held = consumer.member or "", [(tp.topic, tp.partition) for tp in consumer.assignment()]
+    since = len(ledger.tables) - 1
+    try:
         consumer.commit()
+    except FencedError:  # put out meanwhile: the next poll joins anew
+        ledger.fenced(member, held, since)
     return True
 
 

@@ -8,11 +8,14 @@ Invariants that it checks, at once when they could break:
    checkpoint lies further back.
 3. Nobody commits what it has not processed: a worker what it was given, a query the batches
    that ended.
-4. What a member is given begins where the group stood when it took the partition, goes on
+4. What a member is given begins where the group stood since it took the partition, goes on
    without a gap, and is what was written.
+5. Nobody is fenced who holds what it commits.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ...format import fact_rows
 from ...group.facts import Fact, Kind
@@ -123,16 +126,36 @@ class Ledger:
             self._processed[member, partition] = position
 
     def _check_begin(self, member: str, partition: int, offset: int) -> None:
-        """A worker begins where its group stood at some time, or at the log's start."""
+        """A worker begins where its group stood at some time since it first held the partition,
+        or at the log's start while it stood nowhere."""
         tp = ("t", partition)
-        stood = {
-            group.positions[tp].offset
-            for table in self.tables
-            for group in table.groups.values()
-            if tp in group.positions
-        }
-        if offset != 0 and offset not in stood:
-            raise Violation(f"{member} begins at {offset} of {partition}, where nobody stood")
+        held = False
+        for table in self.tables:
+            for group in table.groups.values():
+                holder = group.holders.get(tp)
+                held = held or (holder is not None and holder.member == member)
+                position = group.positions.get(tp)
+                if held and offset == (0 if position is None else position.offset):
+                    return
+        raise Violation(
+            f"{member} begins at {offset} of {partition}, where its group did not stand since"
+            if held
+            else f"{member} is given records of {partition}, which it never held"
+        )
+
+    def fenced(self, member: str, partitions: Iterable[Tp], since: int) -> None:
+        """Who was fenced did not hold what it committed, at some moment since it asked."""
+        for table in self.tables[since:]:
+            for group in table.groups.values():
+                if member in group.members:
+                    break
+            else:
+                return
+            for tp in partitions:
+                holder = group.holders.get(tp)
+                if holder is None or holder.member != member:
+                    return
+        raise Violation(f"{member} was fenced, and held all that it committed")
 
     def done(self, member: str, ends: dict[int, int]) -> None:
         """A query ended a batch."""

@@ -22,9 +22,10 @@ from ...errors import (
     UnknownTopicError,
 )
 from ...log.state import State
+from .lock import Lock
 from .oracle import Oracle
 from .store import SerialPool, SimStore
-from .world import Lock, Process, Violation, World
+from .world import Process, Violation, World
 
 TOPIC = "t"
 CONFIG = (("producer.id.expiration.ms", "3000"), ("segment.bytes", "260"))

@@ -1,18 +1,26 @@
-"""Actors that write: idempotent producers, and callers with keys of their own."""
+"""Actors that write: idempotent producers, callers with keys of their own, and strangers."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 
 from ...client.appender import Appender
 from ...client.batches import ArrowFuture, SendFuture
 from ...client.handle import TopicHandle
+from ...client.prepared import part_of, prepare
 from ...client.producer import Producer
+from ...format import entries as entry_format
 from ...format import rows
-from ...values import RecordMetadata
+from ...format.names import EntryName
+from ...log.entry import Append, Entry
+from ...log.state import State
+from ...storage.ports import Committed, Conflict
+from ...values import RecordMetadata, settings_of
 from .oracle import Batch, Row, value_of
 from .scene import TOPIC, Actor
 
@@ -62,17 +70,20 @@ def _send(batch: Batch, to: Producer) -> list[SendFuture]:
 
 def _send_table(batch: Batch, to: Producer) -> ArrowFuture:
     partitions, found = zip(*batch.rows, strict=True)
+    table = _table(found).append_column("partition", pa.array(partitions, pa.int32()))
+    return to.send_arrow(TOPIC, table)
+
+
+def _table(found: Sequence[Row]) -> pa.Table:
     keys, values, headers, times = zip(*found, strict=True)
-    table = pa.table(
+    return pa.table(
         {
             "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
             "headers": pa.array([list(h) for h in headers], rows.HEADERS),
-            "timestamp": pa.array(times, pa.int64()),
-            "partition": pa.array(partitions, pa.int32()),
+            "timestamp": pa.array(times, pa.int64()).cast(rows.TIMESTAMP),
         }
     )
-    return to.send_arrow(TOPIC, table)
 
 
 def producer(actor: Actor) -> None:
@@ -101,6 +112,45 @@ def producer(actor: Actor) -> None:
             actor.say(f"{token} is acknowledged")
         elif not actor.may_have_landed:
             actor.oracle.refused(token)
+
+
+def stranger(actor: Actor) -> None:
+    """Another implementation, which puts what it likes without a look at its own state: appends
+    to partitions that are not there (yet). Only the fold stands between them and the topic."""
+    actor.await_topic()
+    for turn in actor.turns(4):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 1))
+        state = actor.look()
+        if state is None:
+            continue
+        missing = state.partitions + actor.rng.randrange(2)
+        value = value_of((actor.name, turn, 0), 0, 5)
+        row = Row(None, value, (), actor.world.now_ms)
+        batch = Batch(actor.name, turn, 0, ((missing, row),))
+        actor.oracle.sends(batch)
+        actor.do(f"puts what is meant for partition {missing}", partial(_put, actor, batch, state))
+
+
+def _put(actor: Actor, batch: Batch, state: State) -> bool:
+    chain = actor.handle.chain
+    [(partition, row)] = batch.rows
+    load = prepare(_table([row]), np.array([partition], np.int32))
+    parts = tuple(
+        part_of(partition, load.ends, load.times, 0, 1, None) for partition in load.partitions
+    )
+    body = Append(
+        batch.sender, batch.number, True, state.tip, state.life, partition, load.digest, 0, parts
+    )
+    entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
+    data = entry_format.encode(entry, load.inline(), settings_of(state.config).compression)
+    offer = chain.store.offer(data, "")
+    number = state.tip
+    for _ in range(12):
+        answer = offer.put(str(EntryName(chain.folder, number)))
+        if isinstance(answer, Committed):
+            break
+        number += isinstance(answer, Conflict)
+    return True
 
 
 def query(actor: Actor) -> None:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...errors import StorageError
+from ...format.names import parse_entry
 from ...storage.ports import Committed, Conflict, FileInfo, PutResult, Unknown
 from .world import Process, World
 
@@ -60,9 +61,7 @@ class SimStore:
         world, process = self._world, self._process
         self._call("create", name)
         faults = process.faults
-        if process.chance(faults.refused):
-            world.fault(process, "refused", f"create {name}")
-            raise StorageError(f"Could not create {name}: the disk is full.")
+        self._may_be_refused("create", name, data)
         if process.chance(faults.never):
             world.fault(process, "never", f"create {name} never arrives")
             return Unknown("no answer")
@@ -80,16 +79,33 @@ class SimStore:
             return Conflict()
         return Committed() if landed else Conflict()
 
-    def put(self, name: str, data: bytes, durable: bool = True) -> None:
-        self._write("write", name, partial(self._world.write, name, data))
+    def _may_be_refused(self, doing: str, name: str, data: bytes | None) -> None:
+        """As by a full disk. A delete needs no room, but may not be allowed just now."""
+        world, process = self._world, self._process
+        if (world.is_full and data is not None) or process.chance(process.faults.refused):
+            world.fault(process, "refused", f"{doing} {name}")
+            raise StorageError(f"Could not {doing} {name}: the disk is full.")
 
-    def _write(self, doing: str, name: str, effect: Callable[[], Any]) -> None:
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        self._write("write", name, partial(self._world.write, name, data), data)
+
+    def _tear(self, name: str, data: bytes) -> None:
+        """Entries and stubs are atomic by contract; what else is written may stay in part."""
+        world, process = self._world, self._process
+        if parse_entry(name) is None and process.chance(process.faults.torn):
+            world.fault(process, "torn", f"a part of {name} is written")
+            world.tear(name, data[: process.rng.randrange(len(data) or 1)])
+            raise StorageError(f"Could not write {name}: no room.", may_have_landed=True)
+
+    def _write(
+        self, doing: str, name: str, effect: Callable[[], Any], data: bytes | None = None
+    ) -> None:
         world, process = self._world, self._process
         self._call(doing, name)
         faults = process.faults
-        if process.chance(faults.refused):
-            world.fault(process, "refused", f"{doing} {name}")
-            raise StorageError(f"Could not {doing} {name}: the disk is full.")
+        self._may_be_refused(doing, name, data)
+        if data is not None:
+            self._tear(name, data)
         if process.chance(faults.late):
             world.fault(process, "late", f"{doing} {name} is on its way for long")
             world.later(f"{doing} {name} of {process.name}", effect)
@@ -133,8 +149,21 @@ class SimStore:
         return iter(sorted({n.split("/", 1)[0] for n in below if "/" in n}))
 
     def delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            self._write("delete", name, partial(self._world.remove, name))
+        todo = list(names)
+        is_bulk = self._process.chance(self._process.faults.unordered)
+        if is_bulk and len(todo) > 1:
+            self._world.count("unordered")
+            self._process.rng.shuffle(todo)
+        failed: StorageError | None = None
+        for name in todo:
+            try:
+                self._write("delete", name, partial(self._world.remove, name))
+            except StorageError as error:
+                failed = error
+                if not is_bulk:
+                    break
+        if failed is not None:
+            raise failed
 
     def delete_tree(self, folder: str) -> None:
         self.delete([name for name in self._world.files if name.startswith(f"{folder}/")])

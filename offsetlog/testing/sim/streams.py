@@ -152,7 +152,7 @@ class _Query:
 
 def founder(actor: Actor) -> None:
     """Creates the topic, and lets it grow."""
-    from .upkeep import _alter, _create
+    from .upkeep import _alter, _create, create_at_last
 
     for turn in actor.turns(3):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 3) if turn > 1 else 0.0)
@@ -164,3 +164,4 @@ def founder(actor: Actor) -> None:
         elif state.partitions < 4 and actor.rng.random() < 0.5:
             count = state.partitions + 1
             actor.do(f"wants {count} partitions", partial(_alter, actor.handle, partitions=count))
+    create_at_last(actor)

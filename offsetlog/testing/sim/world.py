@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...client.env import Env
 from ..faults import NO_FAULTS, Faults
 from .fibers import Fiber, fiber
+
+if TYPE_CHECKING:
+    from .lock import Lock
 
 START_MS = 1_700_000_000_000
 PATIENCE = 60_000
@@ -62,6 +65,9 @@ class Process:
         self.skew_ms = self.rng.choice((0, 0, 0, -90_000, 90_000, -7_200_000, 86_400_000))
         self.dead = False
         self.frozen_until = 0
+        self.suspended_at: int | None = None
+        self.slept_ms = 0
+        """Of this its monotonic clock knows nothing."""
         self.faults_seen = 0
         self.running: list[Running] = []
 
@@ -69,7 +75,7 @@ class Process:
         world, rng = self.world, self.rng
         return Env(
             lambda: world.now_ms + self.skew_ms,
-            lambda: world.now_ms / 1000,
+            lambda: (world.now_ms - self.slept_ms) / 1000,
             lambda: f"{rng.getrandbits(128):032x}",
             rng.random,
             lambda seconds: world.sleep(self, seconds),
@@ -82,6 +88,16 @@ class Process:
     def chance(self, rate: float) -> bool:
         return rate > 0 and self.rng.random() < rate
 
+    def wakes(self) -> None:
+        """After a suspend: no time has passed for its monotonic clock and for its waits."""
+        if self.suspended_at is None:
+            return
+        slept = self.world.now_ms - self.suspended_at
+        self.suspended_at = None
+        self.slept_ms += slept
+        for running in self.running:
+            running.wake_ms += slept
+
 
 class Running:
     """A fiber of a process."""
@@ -91,35 +107,6 @@ class Running:
         self.wake_ms = 0
         self.blocked_on: Lock | None = None
         self.fiber: Fiber = fiber(body)
-
-
-class Lock:
-    """A reentrant lock between the fibers of one process, for code that expects threads."""
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._owner: Running | None = None
-        self._depth = 0
-
-    @property
-    def free(self) -> bool:
-        return self._owner is None
-
-    def __enter__(self) -> None:
-        me = self._world.current
-        while self._owner is not None and self._owner is not me:
-            if me is None:
-                raise Violation("a lock is held by a fiber that is gone")
-            me.blocked_on = self
-            self._world.pause(me.process)
-            me.blocked_on = None
-        self._owner = me
-        self._depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if not self._depth:
-            self._owner = None
 
 
 class World:
@@ -137,6 +124,7 @@ class World:
         self.disk: dict[str, dict[str, int]] = {}
         self.trace: list[Line] = []
         self.broke_caches = False
+        self.full_until = 0
         self.counts: dict[str, int] = {}
         self.current: Running | None = None
         self._running: list[Running] = []
@@ -259,7 +247,7 @@ class World:
             self.kill(self.rng.choice(self._running).process, "the process is killed")
         if self._roll(self.faults.freeze) and self._running:
             process = self.rng.choice(self._running).process
-            steps = self.rng.choice((5, 30, 150))
+            steps = self.rng.choice((5, 30, 150, 500))
             process.frozen_until = self.step + steps
             self.fault(process, "freeze", f"stands still for {steps} steps")
         if self._roll(self.faults.jump):
@@ -268,6 +256,33 @@ class World:
             self.fault(None, "jump", f"nothing happens for {hours} hours")
         if self._roll(self.faults.caches):
             self._break_a_cache()
+        if self._roll(self.faults.suspend) and self._running:
+            self._suspend(self.rng.choice(self._running).process)
+        if self._roll(self.faults.clock) and self._running:
+            process = self.rng.choice(self._running).process
+            by = self.rng.choice((-86_400_000, -5_000, -200, 200, 5_000, 86_400_000))
+            process.skew_ms += by
+            self.fault(process, "clock", f"its clock is put {by} ms further")
+        if self._roll(self.faults.full):
+            steps = self.rng.choice((5, 40, 200))
+            self.full_until = self.step + steps
+            for running in self._running:
+                running.process.faults_seen += 1
+            self.fault(None, "full", f"the disk is full for {steps} steps")
+
+    def _suspend(self, process: Process) -> None:
+        """The others go on, and then hours pass for everybody."""
+        if process.suspended_at is not None:
+            return
+        process.suspended_at = self.now_ms
+        process.frozen_until = self.step + self.rng.choice((20, 100, 400))
+        hours = self.rng.choice((0.02, 1.0, 30.0))
+        self.fault(process, "suspend", f"sleeps for {hours} hours, and its clock with it")
+        self.now_ms += int(hours * 3_600_000)
+
+    @property
+    def is_full(self) -> bool:
+        return self.step < self.full_until and not self.calm
 
     def _roll(self, rate: float) -> bool:
         return rate > 0 and self.rng.random() < rate
@@ -285,8 +300,10 @@ class World:
 
     def _ready(self, running: Running) -> bool:
         lock = running.blocked_on
-        frozen = running.process.frozen_until > self.step and not self.calm
-        return not frozen and running.wake_ms <= self.now_ms and (lock is None or lock.free)
+        if running.process.frozen_until > self.step and not self.calm:
+            return False
+        running.process.wakes()
+        return running.wake_ms <= self.now_ms and (lock is None or lock.free)
 
     def _wait(self) -> None:
         """Nobody can run: time passes until somebody can."""
@@ -344,6 +361,11 @@ class World:
             self.former.setdefault(name, []).append(before.data)
         self.files[name] = File(data, self.now_ms)
         self.watch("write", name, data)
+
+    def tear(self, name: str, part: bytes) -> None:
+        """A write that failed left a part of the file, over what was there."""
+        self.broke_caches |= "/_snapshot/" in name or "/_index/" in name
+        self.files[name] = File(part, self.now_ms)
 
     def remove(self, name: str) -> None:
         if self.files.pop(name, None) is not None:
