@@ -5,24 +5,42 @@
 2. Old log files go by their number, far below the newest checkpoint. Who was away for so long
    in the middle of an append does not believe its answer, but looks.
 3. What was acknowledged on a local disk is synced to it.
+4. A data file that no version names goes only when the version after the one at which it was
+   first seen is taken: then the append or compaction that wrote it can't land any more, however
+   long it stood still. Clocks only keep it for longer, as a courtesy to running readers.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from ..errors import OffsetLogError
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from ..errors import CorruptLogError, OffsetLogError
 from ..format import fact_rows, strict_json
 from ..group.facts import Fact
 from ..group.state import EMPTY, Table
-from .delta_reading import LOG, LOGS_KEPT, TIDY_EVERY, DeltaReading, import_deltalake
+from .delta_reading import (
+    LOG,
+    LOGS_KEPT,
+    MOST_LOG_BYTES,
+    TIDY_EVERY,
+    DeltaReading,
+    import_deltalake,
+)
 from .offsets_port import STATE_FILE, Upkeep
 from .ports import Committed, Conflict, PutResult, Unknown
 
 COMPACT_TO = 4 * 1024 * 1024
+COMPACT_TRIES = 20
+UNANSWERED = 5
+UNNAMED = "_state/unnamed.json"
 DOUBT_SECONDS = 5.0
 """An append that took longer is not believed: the log may have been cleaned meanwhile."""
 SHORTEST_VACUUM_MS = 3_600_000
@@ -152,18 +170,84 @@ class DeltaOffsets(DeltaReading):
         del table
 
     def _compact(self) -> tuple[Any, tuple[int, int]]:
-        deltalake = import_deltalake()
-        hooks = deltalake.PostCommitHookProperties(
-            create_checkpoint=False, cleanup_expired_logs=False
-        )
+        """Few files of many, and a fresh checkpoint.
 
-        def work() -> tuple[Any, tuple[int, int]]:
-            table = deltalake.DeltaTable(self._uri, storage_options=self._options)
-            done = table.optimize.compact(target_size=COMPACT_TO, post_commithook_properties=hooks)
-            table.create_checkpoint()
-            return table, (int(done["numFilesRemoved"]), int(done["numFilesAdded"]))
+        Not by the library, which lets two compactions of the same files land, and rows be there
+        twice: here one lands at the version after the one that it was planned from, or not."""
+        done = 0, 0
+        for _ in range(COMPACT_TRIES):
+            table = self._open(again=True)
+            bins = self._bins(table)
+            if not bins or isinstance(self._replace(int(table.version()) + 1, bins), Committed):
+                done = sum(map(len, bins)), len(bins)
+                break
+        table = self._open(again=True)
+        self._do("store a checkpoint", table.create_checkpoint)
+        return table, done
 
-        return self._do("compact", work)
+    def _bins(self, table: Any) -> list[list[str]]:
+        """Small files that become one each."""
+        bins: list[list[str]] = [[]]
+        room = COMPACT_TO
+        for path, size in sorted(_named(table).items()):
+            if size >= COMPACT_TO:
+                continue
+            if size > room:
+                bins.append([])
+                room = COMPACT_TO
+            bins[-1].append(path)
+            room -= size
+        return [paths for paths in bins if len(paths) > 1]
+
+    def _replace(self, version: int, bins: list[list[str]]) -> PutResult:
+        """One commit of Delta's log in which files take the place of others, row for row."""
+        now_ms = int(time.time() * 1000)
+        what = {"timestamp": now_ms, "operation": "OPTIMIZE", "operationParameters": {}}
+        actions: list[dict[str, Any]] = [{"commitInfo": what}]
+        for paths in bins:
+            rows = self._rows(paths)
+            if rows is None:
+                return Conflict()  # Compacted by somebody else, and gone already.
+            sink = pa.BufferOutputStream()
+            pq.write_table(rows, sink, compression="zstd")
+            data = sink.getvalue().to_pybytes()
+            name = f"compacted-{uuid.uuid4().hex}.parquet"
+            self.store.put(self._name(name), data)
+            about = {"partitionValues": {}, "dataChange": False}
+            stats = json.dumps({"numRecords": rows.num_rows})
+            new = {"path": name, "size": len(data), "modificationTime": now_ms, "stats": stats}
+            actions.append({"add": {**new, **about}})
+            actions += [
+                {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": False}}
+                for path in paths
+            ]
+        text = b"".join(strict_json.dumps(action) + b"\n" for action in actions)
+        offer = self.store.offer(text, self._log_name(version))
+        try:
+            result = offer.put(self._log_name(version))
+            for _ in range(UNANSWERED):
+                if not isinstance(result, Unknown):
+                    break
+                result = offer.put(self._log_name(version))
+            return result
+        finally:
+            offer.close()
+
+    def _rows(self, paths: list[str]) -> pa.Table | None:
+        """All rows of some data files; None when one is not there any more."""
+        tables = []
+        for path in paths:
+            name = self._inside(path)
+            data = self.store.get(name)
+            if data is None:
+                return None
+            try:
+                file = pq.ParquetFile(pa.BufferReader(data))
+                fact_rows.check_size(file.metadata, name)
+                tables.append(file.read().select(fact_rows.SCHEMA.names).cast(fact_rows.SCHEMA))
+            except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+                raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
+        return pa.concat_tables(tables)
 
     def _drop_logs(self, versions: range) -> None:
         names = [
@@ -181,18 +265,55 @@ class DeltaOffsets(DeltaReading):
         floor = int(handle.version()) - LOGS_KEPT
         old = [info.name for info in self.store.list(self._name(LOG)) if _number(info.name) < floor]
         self.store.delete(sorted(old))
-        hours = -(-max(grace_ms, SHORTEST_VACUUM_MS) // 3_600_000)
-        gone = self._do(
-            "vacuum",
-            lambda: handle.vacuum(
-                retention_hours=hours, dry_run=False, enforce_retention_duration=False, full=True
-            ),
-        )
+        gone = self._drop_unnamed(max(grace_ms, SHORTEST_VACUUM_MS))
         self.store_checkpoint(table)
-        return Upkeep(int(handle.version()), removed, added, len(gone))
+        return Upkeep(int(handle.version()), removed, added, gone)
+
+    def _drop_unnamed(self, courtesy_ms: int) -> int:
+        """Delete data files that no version names, nor can ever name; how many."""
+        files = (info.name.rpartition("/")[2] for info in self.store.list(self.folder))
+        there = {name for name in files if name.endswith(".parquet") and name[:1] not in "._"}
+        # Opened after the look: whoever wrote one of them did so for the version after this one
+        # at the latest.
+        table = self._open(again=True)
+        version, now_ms = int(table.version()), int(time.time() * 1000)
+        named = {self._inside(path).rpartition("/")[2] for path in _named(table)}
+        noted = self._unnamed()
+        seen = {name: noted.get(name, (version, now_ms)) for name in sorted(there - named)}
+        gone = {
+            name
+            for name, (at, at_ms) in seen.items()
+            if at < version and now_ms - at_ms >= courtesy_ms
+        }
+        self.store.delete([self._name(name) for name in sorted(gone)])
+        left = {name: first for name, first in seen.items() if name not in gone}
+        if left != noted:
+            self.store.put(self._name(UNNAMED), strict_json.dumps(left), durable=False)
+        return len(gone)
+
+    def _unnamed(self) -> dict[str, tuple[int, int]]:
+        """Files that an earlier round saw, with the version and the time of it. A lost note
+        costs time only."""
+        what = self._name(UNNAMED)
+        data = self.store.get(what, 0, MOST_LOG_BYTES + 1)
+        try:
+            told = strict_json.fields(strict_json.loads(data or b"{}", what, MOST_LOG_BYTES), what)
+            out = {}
+            for name, seen in told.items():
+                at, at_ms = strict_json.items(seen, what)
+                out[name] = strict_json.integer(at, what), strict_json.integer(at_ms, what)
+            return out
+        except (OffsetLogError, ValueError):
+            return {}
 
     def close(self) -> None:
         self._held = None
+
+
+def _named(table: Any) -> dict[str, int]:
+    """The data files of a version, and their sizes."""
+    added = pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
+    return {str(one["path"]): int(one["size_bytes"]) for one in added}
 
 
 def _number(name: str) -> int:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import os
 import shutil
 import sys
 
@@ -14,8 +16,13 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 import offsetlog
 from offsetlog.errors import CorruptLogError, InvalidRequestError, StorageError
 from offsetlog.format import fact_rows
-from offsetlog.storage import open_store
-from offsetlog.storage.open_offsets import _azure, _gcs, _s3, open_offsets
+from offsetlog.group.decide import decide
+from offsetlog.group.facts import OffsetAndMetadata
+from offsetlog.group.fold import fold
+from offsetlog.group.requests import Commit
+from offsetlog.group.state import EMPTY
+from offsetlog.storage import Committed, Conflict, delta_offsets, open_store
+from offsetlog.storage.open_offsets import FOLDER, _azure, _gcs, _s3, open_offsets
 
 
 @pytest.fixture
@@ -190,3 +197,102 @@ def test_options_are_told_in_deltalakes_words():
     }
     assert json.loads(_gcs({"token": {"type": "x"}})["GOOGLE_SERVICE_ACCOUNT_KEY"]) == {"type": "x"}
     assert _gcs({}) == {}
+
+
+# --- files that no version names -----------------------------------------------------------
+
+
+def fresh(port):
+    news = port.read(-1)
+    return fold(EMPTY, news.facts, news.version)
+
+
+def stands_still(port, number):
+    """An append whose data lies there and whose version does not: (what its put will say, path).
+
+    Hours ago, by the clock of whoever looks."""
+    table = fresh(port)
+    said = {("orders", 0): OffsetAndMetadata(number, "")}
+    made = decide(table, [Commit("late", None, 0, 0, said)], 1000, f"late{number}")
+    sink = pa.BufferOutputStream()
+    pq.write_table(fact_rows.to_arrow(made.facts), sink)
+    data, path = sink.getvalue().to_pybytes(), f"late{number}.parquet"
+    port.store.put(f"{FOLDER}/{path}", data)
+    add = {"path": path, "size": len(data), "partitionValues": {}, "modificationTime": 1,
+           "dataChange": True}  # fmt: skip
+    name = f"{FOLDER}/_delta_log/{made.version:020d}.json"
+    return path, lambda: port.store.offer(json.dumps({"add": add}).encode() + b"\n", name).put(name)
+
+
+@pytest.fixture
+def hours_later(monkeypatch):
+    """Each look at the clock is hours after the one before it."""
+    clock = itertools.count(2_000_000_000, 36_000)
+    monkeypatch.setattr(delta_offsets.time, "time", lambda: float(next(clock)))
+
+
+def aged(place):
+    for file in place.glob("*.parquet"):
+        os.utime(file, (1, 1))
+
+
+def test_what_an_append_wrote_stays_while_its_version_is_free(log, place, hours_later):
+    """However long its process stood still, and whatever the clock of the maintainer says."""
+    commit(log)
+    port = open_offsets(open_store(log.url))
+    path, put = stands_still(port, 7)
+    for _ in range(3):
+        aged(place)
+        port.maintain(fresh(port), 0)
+    assert (place / path).exists()
+    assert isinstance(put(), Committed)
+    aged(place)
+    port.maintain(fresh(port), 0)
+    with offsetlog.open(log.url) as again:
+        assert again.offsets_table.look().group("late").positions["orders", 0].offset == 7
+
+
+def test_what_an_append_wrote_goes_when_another_has_its_version(log, place, hours_later):
+    commit(log)
+    port = open_offsets(open_store(log.url))
+    path, put = stands_still(port, 7)
+
+    def maintain():
+        aged(place)
+        return port.maintain(fresh(port), 0)
+
+    maintain()
+    commit(log)
+    assert (place / path).exists()
+    assert maintain().files_deleted >= 1
+    assert not (place / path).exists()
+    assert isinstance(put(), Conflict)
+    with offsetlog.open(log.url) as again:
+        assert again.offsets_table.look().group("billing").positions["orders", 0].offset == 3
+    for _ in range(3):
+        commit(log)
+        maintain()
+    assert len(list(place.glob("*.parquet"))) < 8, "what was compacted away goes as well"
+
+
+def test_of_two_compactions_of_the_same_files_one_lands(log, monkeypatch):
+    """Else every fact would be there twice, and the table could not be read any more."""
+    for name in ("billing", "audit", "third"):
+        commit(log, name)
+    slow, quick = (open_offsets(open_store(log.url)) for _ in range(2))
+    bins = slow._bins
+    before = fresh(quick)
+
+    def overtaken(table):
+        planned = bins(table)
+        monkeypatch.undo()
+        assert quick._compact()[1] == (3, 1)
+        return planned
+
+    monkeypatch.setattr(slow, "_bins", overtaken)
+    assert slow._compact()[1] == (0, 0), "there is nothing left to do"
+    assert fresh(slow).groups == before.groups
+    assert open_offsets(open_store(log.url)).read(-1).version == 4
+    commit(log, "fourth")
+    assert slow._compact()[1] == (2, 1)
+    assert set(fresh(slow).groups) == {"billing", "audit", "third", "fourth"}

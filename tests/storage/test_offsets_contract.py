@@ -203,6 +203,37 @@ def test_upkeep_changes_nothing_that_is_read(opened):
     assert fold(EMPTY, cold.facts, cold.version).groups == table.groups
 
 
+@pytest.mark.parametrize("opened", ["delta-local", "delta-moto", "chain-local"], indirect=True)
+def test_upkeep_by_many_at_once_changes_nothing_that_is_read(opened):
+    port = opened()
+    begin(port)
+    written = OffsetsTable(port, REAL)
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def maintain() -> None:
+        mine = OffsetsTable(opened(), REAL)
+        try:
+            while not done.is_set():
+                mine.maintain(0)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=maintain) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for number in range(25):
+        written.accept(Commit("billing", None, 0, 0, {("o", 0): OffsetAndMetadata(number, "")}))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    cold = opened().read(-1)
+    truth = fold(EMPTY, cold.facts, cold.version)
+    assert sorted(fact.offset or 0 for fact in cold.facts) == list(range(25))
+    assert fresh(opened()).groups == truth.groups
+
+
 def test_a_checkpoint_is_the_state_and_a_broken_one_is_none(opened):
     port = opened()
     table = grow(port, begin(port), 3)
