@@ -30,12 +30,11 @@ from tests.testing import group_mutations, mutations
 
 PLANTED: dict[str, Any] = {TOPIC_KIND: mutations, GROUPS_KIND: group_mutations}
 
-QUICK_BUGS = (
-    "duplicates count",
-    "acknowledged before the fold",
-    "rows taken out before they moved",
-)
+QUICK_BUGS = ("acknowledged before the fold", "rows taken out before they moved")
 """Bugs that real processes, too, meet within seconds; planted on each storage in turn."""
+BY_LOST_ANSWERS, OTHERWISE = "duplicates count", "names of entries freed"
+"""One more: nothing is put twice where no answer is lost, or where a client library tries again by
+itself and meets its own file, which our store tells from another's."""
 BUG_SECONDS, BUG_TRIES = 60.0, 6
 """A bug is looked for until it is found, at most so many times for so long."""
 MOST_HISTORIES = 400
@@ -99,7 +98,8 @@ def real(storage: str, seconds: float, kills: int, seed: int, bugs: bool) -> Row
         done.append(result)
         _tell(result)
     caught = 0
-    for name in QUICK_BUGS if bugs else ():
+    planted = bugs_of(storage) if bugs else ()
+    for name in planted:
         operations = tries = 0
         found = False
         while not found and tries < BUG_TRIES:
@@ -115,9 +115,13 @@ def real(storage: str, seconds: float, kills: int, seed: int, bugs: bool) -> Row
         sum(r.operations for r in done),
         sum(sum(r.faults.values()) + r.freezes for r in done),
         sum(r.kills for r in done),
-        f"{caught}/{len(QUICK_BUGS) if bugs else 0}",
+        f"{caught}/{len(planted)}",
         sum(len(r.violations) for r in done),
     )
+
+
+def bugs_of(storage: str) -> tuple[str, ...]:
+    return *QUICK_BUGS, BY_LOST_ANSWERS if storage in ("seaweedfs", "azurite") else OTHERWISE
 
 
 def _tell(result: Result) -> None:
