@@ -37,8 +37,8 @@ def session(
     delta: bool = True,
     config: Mapping[str, Any] | None = None,
 ) -> SparkSession:
-    """A Spark session with everything set: the workers' Python, Arrow batches, filters pushed
-    down, and Delta (``delta=False`` leaves its download out).
+    """A Spark session with everything set: the workers' Python, Arrow batches, and Delta
+    (``delta=False`` leaves its download out).
 
     Without ``master`` it runs on this machine. With ``master="spark://host:7077"`` it runs on a
     cluster: executors start the same Python as this process, by its path, which must exist on

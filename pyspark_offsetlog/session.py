@@ -29,7 +29,6 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Rows go from Python to the JVM through a socket of the filesystem: a quarter faster.
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",

@@ -27,6 +27,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         config={
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
+            # Some users have it on. It must change no row.
+            "spark.sql.python.filterPushdown.enabled": "true",
             # Delta looks at a table in fifty tasks; ours are small.
             "spark.databricks.delta.snapshotPartitions": "2",
             "spark.jars.ivy": str(IVY),
