@@ -25,7 +25,7 @@ from .loss import DataLoss
 from .offsets import Positions, Range, split_ranges
 from .options import SourceOptions
 from .plainly import plain_iterator, plainly
-from .rows import LogPartition, plan_work, read, target_of, tasks_of
+from .rows import LogPartition, plan_work, read, send_entries, target_of, tasks_of
 from .schema import chosen_columns
 from .topics import Topics
 from .travel import Traveller
@@ -75,6 +75,7 @@ class OffsetLogReader(Traveller, DataSourceReader):
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)
         work = plan_work(log, ranges)
         out = tasks_of(options.place, work, options.shares_out, options.fail_on_data_loss)
+        send_entries(log, out)
         return out or [LogPartition(options.place, ())]
 
     @plain_iterator

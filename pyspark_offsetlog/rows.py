@@ -40,6 +40,8 @@ SHIPPED_EXTENTS = 4096
 """A plan of more extents is left to the tasks."""
 TASK_RECORDS, TASK_BYTES = 10_000, 2 * 1024 * 1024
 """What makes a task of its own worth while for rows that lie in the chain."""
+SENT_BYTES = 768 * 1024
+"""Of entries that a task is sent: Spark warns of tasks of 1000 KiB."""
 SHARED_BYTES = 16 * 1024 * 1024
 """Of more rows than that a task would not remember the entries from one range to the next."""
 _STORED = ("key", "value", "headers", "timestamp", "offset")
@@ -63,6 +65,8 @@ class LogPartition(InputPartition):
         super().__init__(None)
         self.place = place
         self.work = work
+        self.entries: dict[str, dict[int, bytes]] = {}
+        """Files of the chains of topics, by their numbers, which the driver has read already."""
         self.fails = fails
         """What becomes of it when records are gone meanwhile: ``failOnDataLoss``."""
 
@@ -118,6 +122,29 @@ def tasks_of(
     return out + [LogPartition(place, tuple(some), fails) for some in shares]
 
 
+def send_entries(log: Log, tasks: Sequence[LogPartition]) -> None:
+    """Give tasks the entries that they need and that the driver has in memory, since it folded
+    them. On an object store that is a request less for each of them and task."""
+    if log.store.is_local:
+        return
+    for task in tasks:
+        room = SENT_BYTES
+        for topic, number in sorted(_entries(task)):
+            found = log.topic_handle(topic).chain.recent(number)
+            if found is not None and not found.stub and len(found.data) <= room:
+                task.entries.setdefault(topic, {})[number] = found.data
+                room -= len(found.data)
+
+
+def _entries(task: LogPartition) -> set[tuple[str, int]]:
+    return {
+        (work.range.topic, piece.extent.entry)
+        for work in task.work
+        for piece in work.planned
+        if piece.extent.inline
+    }
+
+
 def _in_chain(work: Work) -> bool:
     return bool(work.planned) and all(piece.extent.inline for piece in work.planned)
 
@@ -139,9 +166,10 @@ def read(partition: LogPartition, target: Target) -> Iterator[pa.RecordBatch]:
     log = open_log(partition.place)
     lost = DataLoss(partition.fails)
     with ExitStack() as stack:
-        if len(partition.work) > 1:
+        if len(partition.work) > 1 or partition.entries:
             for topic in {work.range.topic for work in partition.work}:
-                stack.enter_context(log.topic_handle(topic).reader.keeping_entries())
+                read_already = partition.entries.get(topic, {})
+                stack.enter_context(log.topic_handle(topic).reader.keeping_entries(read_already))
         for work in partition.work:
             yield from read_range(log, work, target, lost)
 

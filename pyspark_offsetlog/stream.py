@@ -34,7 +34,16 @@ from . import tables
 from .logs import open_log
 from .loss import DataLoss
 from .plainly import plain_iterator, plainly
-from .rows import LogPartition, Work, plan_work, read, read_range, target_of, tasks_of
+from .rows import (
+    LogPartition,
+    Work,
+    plan_work,
+    read,
+    read_range,
+    send_entries,
+    target_of,
+    tasks_of,
+)
 from .run import Run
 from .schema import chosen_columns
 from .travel import Traveller
@@ -124,7 +133,9 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
             target, lost = target_of(self._schema), DataLoss(fails)
             self._handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
             return [LogPartition(place, work, fails)]
-        return tasks_of(place, work, run.options.shares_out, fails)
+        tasks = tasks_of(place, work, run.options.shares_out, fails)
+        send_entries(run.log, tasks)
+        return tasks
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
         """The rows of the batch that was just planned; called by PySpark."""

@@ -141,10 +141,11 @@ class Chain:
 
     def read_entry(self, number: int) -> StoredEntry | None:
         """An entry as it is stored: from memory if it was folded lately, else one request."""
-        recent = self._recent.get(number)
-        if recent is not None:
-            return recent
-        return self._get(number)
+        return self.recent(number) or self._get(number)
+
+    def recent(self, number: int) -> StoredEntry | None:
+        """An entry that was folded lately; None if it would have to be asked for."""
+        return self._recent.get(number)
 
     def fold_to(self, number: int) -> None:
         """Fold forward until entry ``number`` is part of the state; it must be there."""

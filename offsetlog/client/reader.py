@@ -14,7 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..errors import CorruptLogError, OffsetOutOfRangeError
-from ..format.entries import StoredEntry
+from ..format.entries import StoredEntry, decode
 from ..format.names import EntryName, segment_of
 from ..format.rows import OFFSET, as_arrow, complete, milliseconds
 from ..format.segments import OpenSegment
@@ -48,6 +48,7 @@ LOCAL_BYTES = 1024 * 1024
 """On a local disk fewer files are read ahead, and small ones not at all: they take no longer than
 handing them to another thread."""
 PLAN_RECORDS = 1_000_000
+NOTHING: Mapping[int, bytes] = {}
 
 
 class Batch(NamedTuple):
@@ -246,9 +247,11 @@ class Reader:
         return OpenSegment(ref, extent.records, name, ranged)
 
     @contextmanager
-    def keeping_entries(self) -> Iterator[None]:
-        """For who reads several partitions of the same entries: each is read once meanwhile."""
-        self._kept = {}
+    def keeping_entries(self, read: Mapping[int, bytes] = NOTHING) -> Iterator[None]:
+        """For who reads several partitions of the same entries: each is read once meanwhile, and
+        not at all if it is in ``read``, the files that somebody else read already."""
+        folder = self.chain.folder
+        self._kept = {n: decode(data, str(EntryName(folder, n))) for n, data in read.items()}
         try:
             yield
         finally:

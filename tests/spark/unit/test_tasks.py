@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 
+import pyarrow as pa
 import pytest
 from engine import TARGET
 
@@ -72,21 +74,65 @@ def test_segments_are_tasks_of_their_own(log):
     assert sorted(tasks(log)) == [1, 1, PARTITIONS - 2]
 
 
-def test_each_entry_is_read_once_by_a_task(log, monkeypatch):
-    send(log, 7)
+def only_task(log):
     ends = log.topic("orders").end_offsets()
     work = rows.plan_work(log, [Range("orders", p, 0, end) for p, end in ends.items()])
     [task] = rows.tasks_of(Place(log.url), work)
-    with offsetlog.open(log.url) as other:
+    return task
+
+
+def read_elsewhere(task, url, monkeypatch):
+    """The rows that a task reads in a process that remembers nothing, and the entries that it
+    asks for."""
+    with offsetlog.open(url) as other:
         monkeypatch.setattr(rows, "open_log", lambda place: other)
-        store = other.store
         asked = []
-        true = store.get
-        monkeypatch.setattr(store, "get", lambda name, *a: asked.append(name) or true(name, *a))
-        found = list(rows.read(task, TARGET))
-    assert sum(batch.num_rows for batch in found) == 7 * PARTITIONS
-    entries = [name for name in asked if "/_log/" in name]
+        true = other.store.get
+        monkeypatch.setattr(
+            other.store, "get", lambda name, *a: asked.append(name) or true(name, *a)
+        )
+        found = pa.Table.from_batches(rows.read(task, TARGET))
+    return found, [name for name in asked if "/_log/" in name]
+
+
+def test_each_entry_is_read_once_by_a_task(log, monkeypatch):
+    send(log, 7)
+    found, entries = read_elsewhere(only_task(log), log.url, monkeypatch)
+    assert found.num_rows == 7 * PARTITIONS
     assert len(entries) == len(set(entries)) <= 8
+
+
+def test_what_the_driver_read_is_sent_along_where_a_request_is_dear(log, monkeypatch):
+    send(log, 7)
+    task = only_task(log)
+    rows.send_entries(log, [task])
+    assert task.entries == {}, "a local disk"
+    plain, asked = read_elsewhere(task, log.url, monkeypatch)
+    assert len(asked) == 7
+    monkeypatch.setattr(log.store, "is_local", False)
+    rows.send_entries(log, [task])
+    sizes = [len(data) for data in task.entries["orders"].values()]
+    assert len(sizes) == 7
+    assert read_elsewhere(pickle.loads(pickle.dumps(task)), log.url, monkeypatch) == (plain, [])
+    task.entries.clear()
+    monkeypatch.setattr(rows, "SENT_BYTES", sum(sizes[:3]))
+    rows.send_entries(log, [task])
+    found, asked = read_elsewhere(task, log.url, monkeypatch)
+    assert found == plain
+    assert len(asked) == 4
+
+
+def test_what_was_sent_is_believed_under_its_write_id_only(log, monkeypatch):
+    """As after a purge: the same number, and another entry."""
+    send(log, 2)
+    task = only_task(log)
+    monkeypatch.setattr(log.store, "is_local", False)
+    rows.send_entries(log, [task])
+    plain, _ = read_elsewhere(task, log.url, monkeypatch)
+    files = task.entries["orders"]
+    first, second = sorted(files)
+    files[first] = files[second]
+    assert read_elsewhere(task, log.url, monkeypatch)[0] == plain
 
 
 @pytest.mark.parametrize("how", ["trimmed", "deleted", "made anew"])
