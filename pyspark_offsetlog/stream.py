@@ -11,6 +11,7 @@ Invariants:
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -57,6 +58,8 @@ try:
 except ImportError:
     _PREFETCHING = None
 
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The program of the process that Spark starts for each source of a query."""
 HANDED_RECORDS = 4096
 HANDED_BYTES = 1024 * 1024
 
@@ -88,6 +91,7 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
             options = given.source_options(self._given, True)
             chosen_columns(self._schema)
             self._live = Run(open_log(options.place), options)
+            _leave_when_terminated()
         return self._live
 
     # --- what Spark asks the driver --------------------------------------------------------
@@ -151,7 +155,7 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
         a word; PySpark would write a page about that on the user's terminal."""
         if self._live is not None:
             self._live.stop()
-        if isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+        if isinstance(sys.exc_info()[1], (EOFError, ConnectionError, SystemExit)):
             sys.stderr.flush()
             os._exit(0)
 
@@ -160,6 +164,14 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
     @plain_iterator
     def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
         yield from read(partition, target_of(self._schema))
+
+
+def _leave_when_terminated() -> None:
+    """Where a query is stopped, Spark ends its process by a signal: let ``stop`` be called first,
+    so that nobody takes the group for one that is still read. In that process only."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == RUNNER:
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 
 
 def _is_small(options: given.SourceOptions, work: tuple[Work, ...]) -> bool:

@@ -56,6 +56,21 @@ def test_a_running_query_commits_its_last_batch_too(
     assert len(live.rows) == 7
 
 
+def test_a_query_that_was_stopped_owns_its_group_no_more(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    fill(log, "orders", {0: 3})
+    with Live(spark, root, tmp_path / "c", **GROUP) as live:
+        live.ready()
+        until(lambda: lags(log).get(("orders", 0)) == 0)
+        [member] = log.group("g").describe().members
+        assert member.client.startswith("spark-")
+        live.query.stop()
+        until(lambda: not log.group("g").describe().members)
+    assert log.group("g").describe().state == "Empty"
+    assert lags(log)["orders", 0] == 0
+
+
 def test_a_query_that_fails_commits_only_what_was_processed(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
