@@ -153,6 +153,7 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
     def stop(self) -> None:
         """The query ended, and this process has nothing else to do. Spark cuts the line without
         a word; PySpark would write a page about that on the user's terminal."""
+        _ignore_more()
         if self._live is not None:
             self._live.stop()
         if isinstance(sys.exc_info()[1], (EOFError, ConnectionError, SystemExit)):
@@ -171,7 +172,18 @@ def _leave_when_terminated() -> None:
     so that nobody takes the group for one that is still read. In that process only."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name == RUNNER:
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(*_: object) -> None:
+    _ignore_more()
+    sys.exit(0)
+
+
+def _ignore_more() -> None:
+    """Spark sends the signal more than once, and cuts the line; leaving takes a moment."""
+    if signal.getsignal(signal.SIGTERM) is _terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _is_small(options: given.SourceOptions, work: tuple[Work, ...]) -> bool:
