@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from offsetlog.testing.history import Event
@@ -60,6 +60,21 @@ class Told:
 
     def hold(self, who: str, kind: str, *partitions: str, group: str | None = "g") -> None:
         self.did(who, kind, consumer="", group=group, partitions=list(partitions))
+
+
+class Cases(dict[str, tuple[set[str], dict[str, Any], Told]]):
+    """By name what is to be found in which history, with which settings."""
+
+    def of(self, *kinds: str, **settings: Any) -> Callable[..., Any]:
+        """Keeps the history that the function tells, which names the case."""
+
+        def keep(tell: Callable[[Told], None]) -> Callable[[Told], None]:
+            told = Told()
+            tell(told)
+            self[tell.__name__] = (set(kinds), settings, told)
+            return tell
+
+        return keep
 
 
 # --- a log that keeps its word -------------------------------------------------------------
