@@ -1,0 +1,136 @@
+"""What a consumer of a group commits and seeks, where it starts, and settings that cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetlog import (
+    FencedError,
+    InvalidRequestError,
+    NoOffsetForGroupError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
+from tests.client.consumers import drain, fill, places, quiet, settle
+
+
+def test_committed_is_the_next_offset_to_read_and_has_its_text(log):
+    fill(log)
+    with quiet(log) as consumer:
+        consumer.commit({("orders", 0): (4, "checked"), ("orders", 1): 2})
+        assert consumer.committed() == {("orders", 0): 4, ("orders", 1): 2}
+        said = consumer.committed(("orders", 0), metadata=True)
+        assert said == {("orders", 0): (4, "checked")}
+        assert consumer.committed(("orders", 2)) == {}
+    assert log.group("billing").committed()["orders", 0].metadata == "checked"
+
+
+def test_commits_that_are_not_waited_for_keep_their_order(log):
+    fill(log, partitions=1, records=50)
+    told = []
+    with quiet(log) as consumer:
+        for n in range(1, 21):
+            consumer.commit_async({("orders", 0): n}, lambda o, e: told.append((o, e)))
+        consumer.commit({("orders", 0): 33})
+        assert consumer.committed() == {("orders", 0): 33}
+        assert [next(iter(offsets.values())).offset for offsets, _ in told] == list(range(1, 21))
+        assert {error for _, error in told} == {None}
+        log.group("billing").remove_members()
+        future = consumer.commit_async({("orders", 0): 40}, lambda o, e: told.append((o, e)))
+        with pytest.raises(FencedError):
+            future.result(timeout=10)
+        with pytest.warns(UserWarning, match="joins anew"):
+            consumer.poll()
+        assert isinstance(told[-1][1], FencedError)
+
+
+BAD = [
+    ({("orders", 0): 11}, OffsetOutOfRangeError, "11.*never there"),
+    ({("orders", 0): -1}, InvalidRequestError, "-1"),
+    ({("orders", 0): True}, InvalidRequestError, "True"),
+    ({("orders", 0): "3"}, InvalidRequestError, "'3'"),
+    ({("orders", 0): 2**63}, InvalidRequestError, "9223372036854775808"),
+    ({("orders", 9): 1}, UnknownTopicError, "9"),
+    ({("nothing", 0): 1}, UnknownTopicError, "nothing"),
+    ({("orders", 0): (3, "x" * 5000)}, InvalidRequestError, "4096 bytes"),
+    ({("orders", 0): (3, 4)}, InvalidRequestError, "metadata"),
+    ({"orders": 3}, InvalidRequestError, "not a partition"),
+    ([("orders", 0)], InvalidRequestError, "not what a commit takes"),
+    ({("orders", 1): 3, ("orders", 0): 11}, OffsetOutOfRangeError, "11"),
+]
+
+
+def test_a_bad_commit_is_an_error_and_moves_nothing(log):
+    fill(log)
+    with quiet(log) as consumer:
+        consumer.commit({("orders", 0): 2})
+        for given, kind, said in BAD:
+            with pytest.raises(kind, match=said):
+                consumer.commit(given)
+        assert consumer.committed() == {("orders", 0): 2}
+    with pytest.raises(InvalidRequestError, match="needs a group"):
+        log.consumer(topics=["orders"]).commit()
+
+
+def test_policies(log):
+    fill(log)
+    with log.consumer("new", ["orders"]) as latest:
+        assert latest.poll() == []
+        fill(log, records=3)
+        assert [r.offset for r in drain(latest, 1.0)] == [10, 10, 10]
+    with (
+        log.consumer("strict", ["orders"], auto_offset_reset="none") as strict,
+        pytest.raises(NoOffsetForGroupError, match="strict"),
+    ):
+        strict.poll()
+
+
+def test_settings_that_cannot_be(log):
+    fill(log, records=0)
+    for settings, said in [
+        ({"session_timeout_ms": 10}, "at least 300"),
+        ({"session_timeout_ms": 3000, "heartbeat_interval_ms": 2000}, "a third"),
+        ({"auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),
+        ({"enable_auto_commit": "yes"}, "enable_auto_commit"),
+        ({"partition_assignment_strategy": "best"}, "roundrobin"),
+        ({"client_id": "a b"}, "client_id"),
+        ({"auto_offset_reset": "first"}, "earliest"),
+        ({"max_poll_interval_ms": 0}, "max_poll_interval_ms"),
+    ]:
+        with pytest.raises(InvalidRequestError, match=said):
+            log.consumer("billing", ["orders"], **settings)
+    with pytest.raises(InvalidRequestError, match="group name"):
+        log.consumer("../evil", ["orders"])
+    with pytest.raises(UnknownTopicError, match="nothing"):
+        log.consumer("billing", ["nothing"])
+    assert list(log.groups()) == []
+
+
+def test_by_hand_with_a_group(log):
+    fill(log)
+    with log.consumer("batch", auto_offset_reset="earliest") as consumer:
+        consumer.assign([("orders", 1)])
+        assert len(drain(consumer)) == 10
+    assert log.group("batch").committed() == {("orders", 1): (10, "")}
+    with quiet(log, "batch") as worker, log.consumer("batch") as other:
+        settle(worker, until=lambda: places(worker))
+        other.assign([("orders", 0)])
+        with pytest.raises(FencedError, match="has members"):
+            other.commit({("orders", 0): 3})
+
+
+def test_seek_by_offset_and_by_time(log):
+    log.create_topic("orders")
+    with log.producer() as producer:
+        for n in range(10):
+            producer.send("orders", b"x", timestamp=1_700_000_000_000 + 1000 * n)
+    with quiet(log) as consumer:
+        consumer.seek(("orders", 0), 7)
+        assert [r.offset for r in drain(consumer)] == [7, 8, 9]
+        consumer.seek_to_time(1_700_000_004_500)
+        assert drain(consumer)[0].offset == 5
+        consumer.seek_to_beginning()
+        consumer.commit()
+        assert consumer.committed() == {("orders", 0): 0}, "a user may commit backwards"
+        with pytest.raises(OffsetOutOfRangeError):
+            consumer.seek(("orders", 0), 11)

@@ -1,0 +1,133 @@
+"""Resets of a group, and the end of groups and their offsets: deleted, or given up."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from offsetlog import InvalidRequestError, UnknownTopicError
+from tests.client.consumers import drain, fill, quiet
+
+
+def test_a_running_consumer_follows_a_reset_only_where_it_was_reset(log):
+    fill(log)
+    with quiet(log) as consumer:
+        assert len(drain(consumer)) == 30
+        consumer.commit()
+        plan = log.group("billing").reset("orders", to=4, partitions=[1], dry_run=False)
+        assert plan.executed and plan.offsets == {("orders", 1): 4}
+        got = drain(consumer, 1.0)
+        assert [(r.partition, r.offset) for r in got] == [(1, o) for o in range(4, 10)]
+        log.group("billing").reset("orders", to=2, partitions=[2], dry_run=False)
+        consumer.commit()
+        assert consumer.committed(("orders", 2)) == {("orders", 2): 2}, "it was reset since"
+        assert consumer.committed(("orders", 1)) == {("orders", 1): 10}
+
+
+def test_all_eight_ways(log, tmp_path):
+    log.create_topic("orders", 2)
+    with log.producer() as producer:
+        for n in range(20):
+            producer.send("orders", b"x", partition=n % 2, timestamp=1_700_000_000_000 + 1000 * n)
+    group = log.group("billing")
+    with log.consumer("billing") as consumer:
+        consumer.assign([("orders", 0), ("orders", 1)])
+        consumer.commit({("orders", 0): 5, ("orders", 1): 8})
+
+    def goes(**how):
+        return [move.after for move in group.reset("orders", **how).moves]
+
+    assert goes(to="earliest") == [0, 0]
+    assert goes(to="latest") == [10, 10]
+    assert goes(to="current") == [5, 8]
+    assert goes(to=7) == [7, 7]
+    assert goes(shift_by=-6) == [0, 2]
+    assert goes(to_datetime="2023-11-14T22:13:30Z") == [5, 5]
+    assert goes(by_duration="P3650D") == [0, 0]
+    assert goes(by_duration="PT1S") == [10, 10]
+    with pytest.raises(InvalidRequestError, match="PT"):
+        goes(by_duration="1 day")
+    file = tmp_path / "plan.csv"
+    group.reset("orders", to=3).to_csv(file)
+    assert [m.after for m in group.reset(from_file=file, dry_run=False).moves] == [3, 3]
+    assert group.committed()["orders", 1].offset == 3
+    shown = group.reset("orders", to=99)
+    assert shown.warnings[0].startswith("Offset 99 of partition 0")
+    assert "dry run" in shown._repr_html_() and "Offset 99" in shown._repr_html_()
+    assert not shown.executed and group.committed()["orders", 0].offset == 3
+
+
+def test_a_reset_that_cannot_be_changes_nothing(log, tmp_path):
+    fill(log)
+    with log.consumer("billing") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit({("orders", 0): 5})
+    group = log.group("billing")
+    wrong = tmp_path / "wrong.csv"
+    wrong.write_text("orders,0,1\norders,1\n")
+    version = log.offsets_table.look().version
+    for how, kind, said in [
+        ({"to": "beginning"}, InvalidRequestError, "no reset to 'beginning'"),
+        ({"to": "earliest", "shift_by": 1}, InvalidRequestError, "to-earliest and shift-by"),
+        ({"to": 1, "to_datetime": "2026-01-01"}, InvalidRequestError, "one way"),
+        ({}, InvalidRequestError, "must say where"),
+        ({"to": "earliest", "partitions": [7]}, UnknownTopicError, "7"),
+        ({"to_datetime": "soon"}, InvalidRequestError, "'soon' is not a date"),
+        ({"shift_by": -1}, InvalidRequestError, "no position in partition 1"),
+        ({"from_file": wrong}, InvalidRequestError, "Line 2 of the file is wrong"),
+        ({"from_file": tmp_path / "none.csv"}, InvalidRequestError, r"none\.csv"),
+    ]:
+        with pytest.raises(kind, match=said):
+            group.reset("orders", dry_run=False, **how)
+    for ask in (
+        lambda: log.group("nobody").reset("orders", to="earliest", dry_run=False),
+        lambda: log.group("nobody").describe(),
+        lambda: log.group("nobody").delete(),
+        lambda: group.reset("nothing", to="earliest", dry_run=False),
+        lambda: group.reset(partitions=[0], to="earliest", dry_run=False),
+        lambda: group.delete_offsets("nothing"),
+        lambda: group.delete_offsets("orders", [1]),
+        lambda: group.remove_members("who"),
+    ):
+        with pytest.raises(InvalidRequestError):
+            ask()
+    assert log.offsets_table.look().version == version
+    assert group.committed() == {("orders", 0): (5, "")}
+
+
+def test_deleting(log):
+    fill(log)
+    with quiet(log) as consumer:
+        drain(consumer)
+        consumer.commit()
+        with pytest.raises(InvalidRequestError, match="not empty"):
+            log.group("billing").delete()
+        with pytest.raises(InvalidRequestError, match="members that read"):
+            log.group("billing").delete_offsets("orders")
+    log.group("billing").delete_offsets("orders", [0])
+    assert list(log.group("billing").lag()) == [("orders", 1), ("orders", 2)]
+    log.group("billing").delete()
+    assert list(log.groups()) == [] and log.group("billing").state() == "Dead"
+
+
+def test_maintain_gives_up_groups_that_nobody_needs(log):
+    fill(log)
+    with log.consumer("old") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit({("orders", 0): 5})
+    killed = quiet(log, "killed")
+    log.pulses.remove(killed.member)  # As a SIGKILL leaves it: no beat, no leave.
+    killed._worker.member, killed._worker.topics = None, ()
+    assert log.maintain()[-1].expired_records == 0
+    assert list(log.groups()) == ["killed", "old"]
+    assert log.maintain("orders")[-1].topic == "orders"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        done = log.maintain(offsets_retention_minutes=0)[-1]
+    assert (done.topic, done.expired_records) == ("__consumer_offsets", 1)
+    assert list(log.groups()) == []
+    with pytest.raises(InvalidRequestError, match="minutes"):
+        log.maintain(offsets_retention_minutes=-1)
+    with quiet(log, "old") as consumer:
+        assert len(drain(consumer)) == 30

@@ -1,0 +1,108 @@
+"""Workers of a group: put out, told of changes, closed; topics that come, grow and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from offsetlog import FencedError
+from tests.client.consumers import drain, fill, places, quiet, settle
+
+
+def test_who_was_put_out_is_fenced_loses_nothing_of_others_and_rejoins(log):
+    fill(log, partitions=2, records=20)
+    lost = []
+    old = quiet(log, on_lost=lambda c, p: lost.extend(p))
+    assert len(drain(old)) == 20
+    first = old.member
+    log.group("billing").remove_members(first)
+    with quiet(log) as new:
+        settle(new, until=lambda: len(places(new)) == 2)
+        new.commit({("orders", 0): 1, ("orders", 1): 1})
+        with pytest.raises(FencedError, match="no longer a member.*administrator"):
+            old.commit()
+        assert new.committed() == {("orders", 0): 1, ("orders", 1): 1}
+        with pytest.warns(UserWarning, match="joins anew"):
+            old.poll()
+        assert lost == [("orders", 0), ("orders", 1)]
+        assert old.member not in (None, first)
+        settle(old, new, until=lambda: len(places(old)) == len(places(new)) == 1)
+    settle(old, until=lambda: len(places(old)) == 2)
+    old.close()
+
+
+def test_callbacks_tell_of_every_change_in_order(log):
+    fill(log, partitions=2, records=20)
+    told = []
+    one = quiet(
+        log,
+        on_assign=lambda c, p: told.append(("one has", len(p))),
+        on_revoke=lambda c, p: (c.commit(), told.append(("one gives", len(p)))),
+    )
+    assert len(drain(one)) == 20
+    two = quiet(log, on_assign=lambda c, p: told.append(("two has", len(p))))
+    got = settle(one, two, until=lambda: len(places(two)) == 1)
+    assert told == [("one has", 2), ("one gives", 1), ("two has", 1)]
+    assert got[two] == [] and drain(two) == [], "it was committed as it was given up"
+    two.close()
+    one.close()
+    assert told[-1] == ("one gives", 1), "it did not poll after the other had left"
+
+
+def test_auto_commit_commits_what_is_taken_away(log):
+    fill(log, partitions=2, records=20)
+    one = log.consumer("billing", ["orders"], auto_offset_reset="earliest")
+    assert len(drain(one)) == 20
+    two = log.consumer("billing", ["orders"], auto_offset_reset="earliest")
+    got = settle(one, two, until=lambda: len(places(two)) == 1)
+    assert got[two] == [] and drain(two) == []
+    for worker in (one, two):
+        worker.close()
+    assert sum(log.group("billing").lag().values()) == 0
+
+
+def test_close_commits_and_leaves_in_one_append(log):
+    fill(log)
+    consumer = log.consumer("billing", ["orders"], auto_offset_reset="earliest")
+    drain(consumer)
+    before = log.offsets_table.look().version
+    consumer.close()
+    consumer.close()
+    assert log.offsets_table.look().version == before + 1
+    assert log.group("billing").state() == "Empty"
+    assert set(log.group("billing").lag().values()) == {0}
+
+
+def test_a_group_of_many_topics_and_more_of_them_later(log):
+    fill(log, "orders", 2, 4)
+    fill(log, "clicks", 2, 4)
+    with quiet(log) as consumer:
+        assert {r.topic for r in drain(consumer)} == {"orders"}
+        consumer.subscribe(["orders", "clicks"])
+        assert [r.topic for r in drain(consumer)] == ["clicks"] * 4
+        consumer.unsubscribe()
+        assert log.group("billing").state() == "Empty"
+        consumer.subscribe("clicks")
+        assert {tp.topic for tp in consumer.assignment()} == {"clicks"}
+
+
+def test_partitions_that_are_added_are_read_from_their_start(log):
+    fill(log, partitions=1, records=3)
+    with log.consumer("billing", ["orders"], auto_offset_reset="latest") as consumer:
+        assert consumer.poll() == []
+        log.topic("orders").alter(partitions=3)
+        fill(log, partitions=3, records=3)
+        got = settle(consumer, until=lambda: len(places(consumer)) == 3)[consumer]
+        got += drain(consumer, 1.0)
+        assert sorted((r.partition, r.offset) for r in got) == [(0, 3), (1, 0), (2, 0)]
+
+
+def test_a_topic_deleted_and_made_again_goes_on_with_its_offsets(log):
+    fill(log, partitions=1, records=10)
+    with quiet(log) as consumer:
+        drain(consumer)
+        consumer.commit({("orders", 0): 4})
+        log.delete_topic("orders")
+        settle(consumer, until=lambda: not places(consumer))
+    fill(log, partitions=1, records=5)
+    with quiet(log) as consumer, pytest.warns(UserWarning, match="Offset 4.*range 10 to 15"):
+        assert [r.offset for r in drain(consumer)] == [10, 11, 12, 13, 14]
