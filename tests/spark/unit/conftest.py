@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine import Checkpoint, Engine
+from engine import Checkpoint, Engine, fresh_root
 from sink_tools import ROWS, FakeContext, roots
 
 from offsetlog.client.log import Log
 from pyspark_offsetlog import logs, sink_commit, sink_task
 from tests.client.scripted import ScriptedStore, quick_env
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a query's log lies: in memory, if the test does not ask for a disk too."""
+    on_disk = getattr(request, "param", "memory") == "local"
+    return str(tmp_path / "log") if on_disk else fresh_root()
 
 
 @pytest.fixture

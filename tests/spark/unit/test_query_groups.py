@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 from engine import Engine, at, fill, fresh_root
 from group_tools import GROUP, committed, group_of, until
+from query_tools import ON_MEMORY_AND_DISK, log_of_orders
 
 from offsetlog.errors import FencedError, OffsetLogError, OffsetOutOfRangeError, StorageError
 from pyspark_offsetlog import ownership
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.options import Place
 
-
-@pytest.fixture(params=["memory", "local"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return fresh_root() if request.param == "memory" else str(tmp_path / "log")
-
-
-@pytest.fixture
-def log(root: str) -> Any:
-    log = open_log(Place(root))
-    log.create_topic("orders", partitions=2)
-    return log
+pytestmark = ON_MEMORY_AND_DISK
+log = log_of_orders(partitions=2)
 
 
 # --- progress ------------------------------------------------------------------------------

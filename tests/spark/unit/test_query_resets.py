@@ -5,24 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-from engine import at, fill, fresh_root
+from engine import at, fill
 from group_tools import GROUP, commit_by_hand, committed, reset
+from query_tools import ON_MEMORY_AND_DISK, log_of_orders
 
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.options import Place
 
-
-@pytest.fixture(params=["memory", "local"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return fresh_root() if request.param == "memory" else str(tmp_path / "log")
-
-
-@pytest.fixture
-def log(root: str) -> Any:
-    log = open_log(Place(root))
-    log.create_topic("orders", partitions=2)
-    return log
+pytestmark = ON_MEMORY_AND_DISK
+log = log_of_orders(partitions=2)
 
 
 # --- resets --------------------------------------------------------------------------------

@@ -7,27 +7,12 @@ from typing import Any
 
 import pytest
 from engine import Engine, at, fill, fresh_root
+from query_tools import earliest, log_of_orders
 
 import offsetlog
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError, UnknownTopicError
-from pyspark_offsetlog.logs import open_log
-from pyspark_offsetlog.options import Place
 
-
-@pytest.fixture
-def root() -> str:
-    return fresh_root()
-
-
-@pytest.fixture
-def log(root: str) -> Any:
-    log = open_log(Place(root))
-    log.create_topic("orders", partitions=3)
-    return log
-
-
-def earliest(root: str, **given: Any) -> Engine:
-    return Engine(root, startingOffsets="earliest", **{"subscribe": "orders", **given})
+log = log_of_orders(partitions=3)
 
 
 # --- starts --------------------------------------------------------------------------------
