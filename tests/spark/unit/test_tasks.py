@@ -27,8 +27,8 @@ def log(tmp_path):
 
 
 def send(log, times, each=1, size=10):
-    """Entries that hold rows of every partition."""
-    with log.producer() as producer:
+    """Entries that hold rows of every partition: none leaves before the flush."""
+    with log.producer(linger_ms=60_000) as producer:
         for _ in range(times):
             for p in range(PARTITIONS):
                 for _ in range(each):
