@@ -12,35 +12,26 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from ..errors import CorruptLogError, OffsetLogError
+from ..errors import OffsetLogError
 from ..format import fact_rows, strict_json
 from ..group.facts import Fact
 from ..group.state import EMPTY, Table
-from .delta_reading import (
-    LOG,
-    LOGS_KEPT,
-    MOST_LOG_BYTES,
-    TIDY_EVERY,
-    DeltaReading,
-    import_deltalake,
-)
+from .delta_compaction import bins_of, land, named, write
+from .delta_reading import LOG, LOGS_KEPT, MOST_LOG_BYTES, DeltaReading, import_deltalake
 from .offsets_port import STATE_FILE, Upkeep
 from .ports import Committed, Conflict, PutResult, Unknown
 
-COMPACT_TO = 4 * 1024 * 1024
+TIDY_EVERY = 50
+"""Versions from one checkpoint to the next."""
 COMPACT_TRIES = 20
-UNANSWERED = 5
 UNNAMED = "_state/unnamed.json"
+Seen = dict[str, tuple[int, int]]
+"""Files by their names: the version and the time at which they were seen first."""
 DOUBT_SECONDS = 5.0
 """An append that took longer is not believed: the log may have been cleaned meanwhile."""
 SHORTEST_VACUUM_MS = 3_600_000
@@ -170,84 +161,24 @@ class DeltaOffsets(DeltaReading):
         del table
 
     def _compact(self) -> tuple[Any, tuple[int, int]]:
-        """Few files of many, and a fresh checkpoint.
-
-        Not by the library, which lets two compactions of the same files land, and rows be there
-        twice: here one lands at the version after the one that it was planned from, or not."""
-        done = 0, 0
+        """Few files of many, and a fresh checkpoint; by handles that no append moves on."""
+        done, plan = (0, 0), None
         for _ in range(COMPACT_TRIES):
-            table = self._open(again=True)
-            bins = self._bins(table)
-            if not bins or isinstance(self._replace(int(table.version()) + 1, bins), Committed):
-                done = sum(map(len, bins)), len(bins)
+            table = self._open_own()
+            live = named(table)
+            if plan is None or not plan.fits(live):
+                bins = bins_of(live)
+                if not bins:
+                    break
+                plan = write(self.store, self._inside, bins)
+            after = self._log_name(int(table.version()) + 1)
+            if plan is not None and land(self.store, plan, after):
+                done = len(plan.replaced), plan.files
+                self._forget_unnamed(plan.replaced)
                 break
-        table = self._open(again=True)
+        table = self._open_own()
         self._do("store a checkpoint", table.create_checkpoint)
         return table, done
-
-    def _bins(self, table: Any) -> list[list[str]]:
-        """Small files that become one each."""
-        bins: list[list[str]] = [[]]
-        room = COMPACT_TO
-        for path, size in sorted(_named(table).items()):
-            if size >= COMPACT_TO:
-                continue
-            if size > room:
-                bins.append([])
-                room = COMPACT_TO
-            bins[-1].append(path)
-            room -= size
-        return [paths for paths in bins if len(paths) > 1]
-
-    def _replace(self, version: int, bins: list[list[str]]) -> PutResult:
-        """One commit of Delta's log in which files take the place of others, row for row."""
-        now_ms = int(time.time() * 1000)
-        what = {"timestamp": now_ms, "operation": "OPTIMIZE", "operationParameters": {}}
-        actions: list[dict[str, Any]] = [{"commitInfo": what}]
-        for paths in bins:
-            rows = self._rows(paths)
-            if rows is None:
-                return Conflict()  # Compacted by somebody else, and gone already.
-            sink = pa.BufferOutputStream()
-            pq.write_table(rows, sink, compression="zstd")
-            data = sink.getvalue().to_pybytes()
-            name = f"compacted-{uuid.uuid4().hex}.parquet"
-            self.store.put(self._name(name), data)
-            about = {"partitionValues": {}, "dataChange": False}
-            stats = json.dumps({"numRecords": rows.num_rows})
-            new = {"path": name, "size": len(data), "modificationTime": now_ms, "stats": stats}
-            actions.append({"add": {**new, **about}})
-            actions += [
-                {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": False}}
-                for path in paths
-            ]
-        text = b"".join(strict_json.dumps(action) + b"\n" for action in actions)
-        offer = self.store.offer(text, self._log_name(version))
-        try:
-            result = offer.put(self._log_name(version))
-            for _ in range(UNANSWERED):
-                if not isinstance(result, Unknown):
-                    break
-                result = offer.put(self._log_name(version))
-            return result
-        finally:
-            offer.close()
-
-    def _rows(self, paths: list[str]) -> pa.Table | None:
-        """All rows of some data files; None when one is not there any more."""
-        tables = []
-        for path in paths:
-            name = self._inside(path)
-            data = self.store.get(name)
-            if data is None:
-                return None
-            try:
-                file = pq.ParquetFile(pa.BufferReader(data))
-                fact_rows.check_size(file.metadata, name)
-                tables.append(file.read().select(fact_rows.SCHEMA.names).cast(fact_rows.SCHEMA))
-            except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-                raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
-        return pa.concat_tables(tables)
 
     def _drop_logs(self, versions: range) -> None:
         names = [
@@ -275,23 +206,32 @@ class DeltaOffsets(DeltaReading):
         there = {name for name in files if name.endswith(".parquet") and name[:1] not in "._"}
         # Opened after the look: whoever wrote one of them did so for the version after this one
         # at the latest.
-        table = self._open(again=True)
+        table = self._open_own()
         version, now_ms = int(table.version()), int(time.time() * 1000)
-        named = {self._inside(path).rpartition("/")[2] for path in _named(table)}
+        live = {self._inside(path).rpartition("/")[2] for path in named(table)}
         noted = self._unnamed()
-        seen = {name: noted.get(name, (version, now_ms)) for name in sorted(there - named)}
+        seen = {name: noted.get(name, (version, now_ms)) for name in sorted(there - live)}
         gone = {
             name
             for name, (at, at_ms) in seen.items()
             if at < version and now_ms - at_ms >= courtesy_ms
         }
         self.store.delete([self._name(name) for name in sorted(gone)])
-        left = {name: first for name, first in seen.items() if name not in gone}
-        if left != noted:
-            self.store.put(self._name(UNNAMED), strict_json.dumps(left), durable=False)
+        self._note_unnamed(noted, {name: seen[name] for name in seen.keys() - gone})
         return len(gone)
 
-    def _unnamed(self) -> dict[str, tuple[int, int]]:
+    def _forget_unnamed(self, replaced: frozenset[str]) -> None:
+        """These were named until now, though they were seen before that: the time for which they
+        are kept begins anew."""
+        noted = self._unnamed()
+        self._note_unnamed(noted, {name: noted[name] for name in noted.keys() - replaced})
+
+    def _note_unnamed(self, noted: Seen, left: Seen) -> None:
+        if left != noted:
+            text = strict_json.dumps(dict(sorted(left.items())))
+            self.store.put(self._name(UNNAMED), text, durable=False)
+
+    def _unnamed(self) -> Seen:
         """Files that an earlier round saw, with the version and the time of it. A lost note
         costs time only."""
         what = self._name(UNNAMED)
@@ -308,12 +248,6 @@ class DeltaOffsets(DeltaReading):
 
     def close(self) -> None:
         self._held = None
-
-
-def _named(table: Any) -> dict[str, int]:
-    """The data files of a version, and their sizes."""
-    added = pa.table(table.get_add_actions()).select(["path", "size_bytes"]).to_pylist()
-    return {str(one["path"]): int(one["size_bytes"]) for one in added}
 
 
 def _number(name: str) -> int:

@@ -34,8 +34,6 @@ CHECK_SECONDS = 2.0
 MOST_LOG_BYTES = 64 * 1024 * 1024
 LOGS_KEPT = 400
 """Log files that stay below the newest checkpoint, for readers that are behind."""
-TIDY_EVERY = 50
-"""Versions from one checkpoint to the next."""
 LAST_CHECKPOINT = "_last_checkpoint"
 MOST_NOTE_BYTES = 1024 * 1024
 
@@ -107,13 +105,17 @@ class DeltaReading(Beats):
     def _open(self, again: bool = False) -> Any:
         """A handle of the table, which must be there and be ours."""
         if self._held is None or again:
-            deltalake = import_deltalake()
-            table = self._do(
-                "open", lambda: deltalake.DeltaTable(self._uri, storage_options=self._options)
-            )
-            self._check_ours(table)
-            self._held = table
+            self._held = self._open_own()
         return self._held
+
+    def _open_own(self) -> Any:
+        """The same, that no other thread moves on."""
+        deltalake = import_deltalake()
+        table = self._do(
+            "open", lambda: deltalake.DeltaTable(self._uri, storage_options=self._options)
+        )
+        self._check_ours(table)
+        return table
 
     def _check_ours(self, table: Any) -> None:
         found = pa.schema(table.schema().to_arrow())
@@ -163,9 +165,7 @@ class DeltaReading(Beats):
         checkpoint = self._newest_checkpoint()
         if checkpoint > version or checkpoint - LOGS_KEPT > since:
             return True
-        if checkpoint > since - 4 * TIDY_EVERY:
-            return False
-        # None was made for long, or an old one was told of late: the file itself tells.
+        # Who stood still while it told of a checkpoint may have told of an old one.
         return self.store.get(self._log_name(since), 0, 1) is None
 
     def _newest_checkpoint(self) -> int:

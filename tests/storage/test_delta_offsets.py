@@ -275,21 +275,87 @@ def test_what_an_append_wrote_goes_when_another_has_its_version(log, place, hour
     assert len(list(place.glob("*.parquet"))) < 8, "what was compacted away goes as well"
 
 
+def appended(port, group, seen=None):
+    """A commit by the process of ``port``, with the handle that it holds."""
+    if seen is None:
+        seen = fresh(port)
+    else:
+        news = port.read(seen.version)
+        seen = fold(seen, news.facts, news.version)
+    said = {("orders", 0): OffsetAndMetadata(3)}
+    made = decide(seen, [Commit(group, None, 0, 0, said)], 1000, group)
+    assert isinstance(port.append(made.facts, made.version), Committed)
+
+
+def test_a_commit_beside_a_compaction_does_not_move_what_that_was_planned_from(log, monkeypatch):
+    """Another process compacts, this one commits, and then the files of the plan are gone."""
+    for name in ("billing", "audit", "third"):
+        commit(log, name)
+    port, other = (open_offsets(open_store(log.url)) for _ in range(2))
+    bins, seen = delta_offsets.bins_of, fresh(port)
+
+    def overtaken(live):
+        planned = bins(live)
+        monkeypatch.undo()
+        assert other._compact()[1] == (3, 1)
+        appended(port, "fourth", seen)
+        return planned
+
+    monkeypatch.setattr(delta_offsets, "bins_of", overtaken)
+    assert port._compact()[1] == (2, 1), "what the others left"
+    assert set(fresh(other).groups) == {"billing", "audit", "third", "fourth"}
+    assert set(fresh(open_offsets(open_store(log.url))).groups) == set(fresh(other).groups)
+
+
+def test_a_compaction_gets_past_those_who_append_all_the_time(log, place, monkeypatch):
+    """What was written is offered again: written anew it would be late each time."""
+    for name in ("billing", "audit", "third"):
+        commit(log, name)
+    port, other = (open_offsets(open_store(log.url)) for _ in range(2))
+    land, left = delta_offsets.land, iter(range(5))
+
+    def late(*args):
+        for n in left:
+            appended(other, f"more{n}")
+            break
+        return land(*args)
+
+    monkeypatch.setattr(delta_offsets, "land", late)
+    assert port._compact()[1] == (3, 1)
+    assert len(list(place.glob("compacted-*"))) == 1
+    assert len(fresh(open_offsets(open_store(log.url))).groups) == 8
+    assert len(DeltaTable(str(place)).file_uris()) == 1 + 5
+
+
+def test_what_is_compacted_away_stays_for_those_who_read_it(log, place, hours_later):
+    """Also where it was seen before any version named it, long ago."""
+    commit(log)
+    port = open_offsets(open_store(log.url))
+    path, put = stands_still(port, 7)
+    port.maintain(fresh(port), 0)
+    assert isinstance(put(), Committed)
+    aged(place)
+    commit(log, "audit")
+    port.maintain(fresh(port), 0)
+    assert path not in [uri.rpartition("/")[2] for uri in DeltaTable(str(place)).file_uris()]
+    assert (place / path).exists()
+
+
 def test_of_two_compactions_of_the_same_files_one_lands(log, monkeypatch):
     """Else every fact would be there twice, and the table could not be read any more."""
     for name in ("billing", "audit", "third"):
         commit(log, name)
     slow, quick = (open_offsets(open_store(log.url)) for _ in range(2))
-    bins = slow._bins
+    bins = delta_offsets.bins_of
     before = fresh(quick)
 
-    def overtaken(table):
-        planned = bins(table)
+    def overtaken(live):
+        planned = bins(live)
         monkeypatch.undo()
         assert quick._compact()[1] == (3, 1)
         return planned
 
-    monkeypatch.setattr(slow, "_bins", overtaken)
+    monkeypatch.setattr(delta_offsets, "bins_of", overtaken)
     assert slow._compact()[1] == (0, 0), "there is nothing left to do"
     assert fresh(slow).groups == before.groups
     assert open_offsets(open_store(log.url)).read(-1).version == 4

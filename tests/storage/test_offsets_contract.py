@@ -290,7 +290,6 @@ def test_a_put_that_comes_after_the_log_was_cleaned_is_believed_by_nobody(
     """As of a process that stood still in the middle of an append, for hundreds of versions."""
     monkeypatch.setattr(delta, "LOGS_KEPT", 3)
     monkeypatch.setattr(delta_reading, "LOGS_KEPT", 3)
-    monkeypatch.setattr(delta_reading, "TIDY_EVERY", 0)
     port, bystander = opened(), opened()
     stood = OffsetsTable(opened(), REAL)
     table = grow(port, begin(port), 2)
