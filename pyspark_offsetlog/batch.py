@@ -59,7 +59,7 @@ class OffsetLogReader(Traveller, DataSourceReader):
         options = self._options
         log = open_log(options.place)
         topics = Topics(log, options.subscription)
-        states = topics.look()
+        topics.look()
         topics.check({})
         partitions = topics.partitions()
         if not partitions:
@@ -68,8 +68,8 @@ class OffsetLogReader(Traveller, DataSourceReader):
                 "'offsetlog topics list' names those that exist.",
             )
         lost = DataLoss(options.fail_on_data_loss)
-        begin = starts.resolve(log, options, options.start, states, partitions, lost)
-        end = starts.resolve(log, options, options.end, states, partitions, lost)
+        begin = starts.resolve(log, options, options.start, topics, partitions, lost)
+        end = starts.resolve(log, options, options.end, topics, partitions, lost)
         ranges = _ranges(options, begin, end)
         ranges = self._narrowed.apply(log, ranges)
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)

@@ -102,7 +102,7 @@ class Run:
                 self.log,
                 self.options,
                 self.options.start,
-                self.topics.states,
+                self.topics,
                 partitions,
                 self._lost,
             )
@@ -333,7 +333,7 @@ class Run:
         self._open()
         offset = parse(raw)
         if self._owner is not None:
-            self._owner.submit(offset.at, self._number(offset, raw))
+            self._owner.submit(self._reached(offset.at), self._number(offset, raw))
 
     def latest(self) -> dict[str, Any] | None:
         """The ends of the partitions as they were last looked at, for Spark's progress."""

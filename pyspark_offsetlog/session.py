@@ -55,8 +55,10 @@ def build(
         }.items():
             builder = builder.config(name, config.get(name, value))
         builder = configure_spark_with_delta_pip(builder)
+    runs_already = SparkSession.getActiveSession() is not None
     spark = _started(builder, delta)
-    shorten(spark)
+    if not runs_already:
+        shorten(spark)
     register_source(spark)
     return spark
 

@@ -18,11 +18,11 @@ from offsetlog.client.views import offset_for_time
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError
 from offsetlog.group.reset import Span
 from offsetlog.group.start import starting_offset
-from offsetlog.log.state import State
 from offsetlog.values import TopicPartition
 
 from .asked import EARLIEST_OFFSET, LATEST_OFFSET, Edge, SourceOptions
 from .offsets import Positions
+from .topics import Topics
 
 Lost = Callable[[str], None]
 """Told when records that were asked for are gone: raises, or passes with a warning."""
@@ -33,12 +33,12 @@ def resolve(
     log: Log,
     options: SourceOptions,
     edge: Edge,
-    states: Mapping[str, State],
+    topics: Topics,
     partitions: list[TopicPartition],
     lost: Lost,
 ) -> Positions:
-    """The offset of each partition that ``edge`` stands for."""
-    spans = {tp: _span(states[tp.topic], tp.partition) for tp in partitions}
+    """The offset of each partition that ``edge`` stands for, in topics that were looked at."""
+    spans = {tp: _span(topics, tp) for tp in partitions}
     match edge.kind:
         case "earliest":
             return {tp: span.start for tp, span in spans.items()}
@@ -50,13 +50,14 @@ def resolve(
             _same_partitions(edge, partitions)
             return {tp: _explicit(edge, tp, span, lost) for tp, span in spans.items()}
         case "group":
-            return _committed(log, options, spans, lost)
+            return _committed(log, options, topics, partitions, lost)
         case _:
             return _by_time(log, options, edge, spans)
 
 
-def _span(state: State, partition: int) -> Span:
-    return Span(state.start(partition), state.end(partition))
+def _span(topics: Topics, tp: TopicPartition) -> Span:
+    state = topics.states[tp.topic]
+    return Span(state.start(tp.partition), state.end(tp.partition))
 
 
 def _same_partitions(edge: Edge, partitions: list[TopicPartition]) -> None:
@@ -97,14 +98,22 @@ def _explicit(edge: Edge, tp: TopicPartition, span: Span, lost: Lost) -> int:
 
 
 def _committed(
-    log: Log, options: SourceOptions, spans: Mapping[TopicPartition, Span], lost: Lost
+    log: Log,
+    options: SourceOptions,
+    topics: Topics,
+    partitions: list[TopicPartition],
+    lost: Lost,
 ) -> Positions:
     """A position that the log has not means lost records; the reset policy is for none at all."""
     assert options.group is not None
     positions = log.offsets_table.look().group(options.group).positions
+    # The group was seen after the topics, and may be read by others: what it stands at may have
+    # come since.
+    stands = {tp: positions[tp].offset for tp in partitions if tp in positions}
+    topics.look_again({tp.topic for tp, at in stands.items() if at > _span(topics, tp).end})
     out: Positions = {}
-    for tp, span in spans.items():
-        known = positions.get(tp)
+    for tp in partitions:
+        known, span = positions.get(tp), _span(topics, tp)
         if known is not None and not span.start <= known.offset <= span.end:
             lost(
                 f"The group {options.group!r} stands at {known.offset} of {tp.topic}-"

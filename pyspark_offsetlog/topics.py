@@ -63,6 +63,11 @@ class Topics:
         self.states, self.looked = found, True
         return found
 
+    def look_again(self, names: Iterable[str]) -> None:
+        """What is known of these topics is older than something else that was seen."""
+        for topic in names:
+            self.states[topic] = self.handle(topic).state()
+
     def _glance(self, topic: str, handle: TopicHandle) -> State:
         """A glance may find one entry of many. A query looks once for a micro-batch, so it must
         go on to the end: with an entry a batch it would fall behind for ever."""

@@ -86,6 +86,17 @@ def test_a_checkpoint_of_another_root_does_not_move_the_group_beyond_its_log(
     assert ("orders", 0) not in committed(other)
 
 
+def test_nor_where_losses_are_passed_over(log: Any, root: str, running: Any) -> None:
+    """Spark also tells of what was processed while it plans the next batch."""
+    fill(log, "orders", {0: 9})
+    query = running(root, failOnDataLoss="false", **GROUP)
+    start = {"orders": {"0": 500}, "@group": "g", "@reset": 0}
+    query.run.next(start, False)
+    query.run.processed(start)
+    query.run._owner.flush()
+    assert ("orders", 0) not in committed(log)
+
+
 class Stubborn:
     """Stands before the table: requests of one query wait, or fail."""
 

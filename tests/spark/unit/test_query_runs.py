@@ -11,6 +11,7 @@ from query_tools import earliest, log_of_orders
 
 import offsetlog
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError, UnknownTopicError
+from pyspark_offsetlog.ownership import Ownership
 
 log = log_of_orders(partitions=3)
 
@@ -152,6 +153,28 @@ def test_a_committed_offset_that_retention_has_passed(
         ("orders", 0): [5, 6, 7, 8]
     }
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_group_that_moves_on_while_a_query_takes_it_over(
+    log: Any, root: str, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topics were looked at before: what is committed since is not beyond their end."""
+    fill(log, "orders", {0: 5})
+    join = Ownership.join
+
+    def overtaken(self: Ownership) -> Any:
+        fill(log, "orders", {0: 4})
+        with log.consumer(group="g") as consumer:
+            consumer.assign([("orders", 0)])
+            consumer.commit({("orders", 0): 9})
+        fill(log, "orders", {0: 2})
+        return join(self)
+
+    monkeypatch.setattr(Ownership, "join", overtaken)
+    given = {"subscribe": "orders", "startingOffsets": "group", "group__id": "g"}
+    query = Engine(root, failOnDataLoss=loss, **given)
+    assert at(query.batch()) == {("orders", 0): [9, 10]}
 
 
 @pytest.mark.parametrize("now", [False, True])
