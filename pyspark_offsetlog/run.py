@@ -137,8 +137,8 @@ class Run:
         self._take_up(raw, start)
         first = raw == self._initial
         followed = self._number(start, raw)
-        if not first and self._owner is not None:
-            self._owner.submit(self._reached(start.at), followed)
+        if not first:
+            self._submit(start.at, followed)
         now = self._env.monotonic()
         if now < self._quiet_until:
             return self._nothing(raw)
@@ -161,11 +161,14 @@ class Run:
         }
         return self._offset(until, 0 if group is None else group.resets, moved).to_json()
 
-    def _reached(self, at: Positions) -> Positions:
-        """Without what the log has not: the checkpoint is another root's, or its topic was made
-        anew. That is an error soon, and the group shall not stand there until somebody looks."""
-        ends = {tp: self._span(tp).end for tp in self.topics.partitions()}
-        return {tp: offset for tp, offset in at.items() if offset <= ends.get(tp, offset)}
+    def _submit(self, at: Positions, followed: int) -> None:
+        """All before these was processed. What the log has not is left out: the checkpoint is
+        another root's, or its topic was made anew. That is an error soon, and the group shall not
+        stand there until somebody looks."""
+        if self._owner is not None:
+            ends = {tp: self._span(tp).end for tp in self.topics.partitions()}
+            reached = {tp: offset for tp, offset in at.items() if offset <= ends.get(tp, offset)}
+            self._owner.submit(reached, followed)
 
     def _nothing(self, raw: dict[str, Any]) -> dict[str, Any]:
         """An idle query has time to wait until its progress is committed."""
@@ -332,8 +335,7 @@ class Run:
         """Everything before this offset is done."""
         self._open()
         offset = parse(raw)
-        if self._owner is not None:
-            self._owner.submit(self._reached(offset.at), self._number(offset, raw))
+        self._submit(offset.at, self._number(offset, raw))
 
     def latest(self) -> dict[str, Any] | None:
         """The ends of the partitions as they were last looked at, for Spark's progress."""
