@@ -12,7 +12,7 @@ import threading
 from asyncio import IncompleteReadError, StreamReader, StreamWriter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 START_SECONDS = 10.0
@@ -156,3 +156,15 @@ class CountingProxy:
     def __exit__(self, *_: object) -> None:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(START_SECONDS)
+
+
+@contextmanager
+def counted_store() -> Iterator[tuple[Any, CountingProxy]]:
+    """An S3 server that answers at once, and the relay in front of it."""
+    from tests.servers import latency_s3
+
+    with (
+        latency_s3.running(0, 0) as place,
+        CountingProxy(str(place.options["endpoint_url"])) as proxy,
+    ):
+        yield place, proxy

@@ -15,7 +15,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from bench.counting import CountingProxy
+from bench.counting import CountingProxy, counted_store
 from bench.figure import Case, Figure, Rig, Setting, at_most
 from bench.floors.s3 import BareHttp, BareS3fs
 from bench.peers import seaweed
@@ -64,12 +64,8 @@ class _Counts:
 @contextmanager
 def _count_rig(setting: Setting) -> Iterator[Rig]:
     import offsetlog
-    from tests.servers import latency_s3
 
-    with (
-        latency_s3.running(0, 0) as place,
-        CountingProxy(str(place.options["endpoint_url"])) as proxy,
-    ):
+    with counted_store() as (place, proxy):
         options: dict[str, Any] = {**place.options, "endpoint_url": proxy.endpoint}
         with offsetlog.open(f"{place.url}/log", **options) as log:
             log.create_topic("orders", partitions=PARTITIONS)

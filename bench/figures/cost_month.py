@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cost
-from bench.counting import Counted, CountingProxy
+from bench.counting import Counted, CountingProxy, counted_store
 from bench.figure import Case, Figure, Rig, Setting
 from bench.figures.requests import is_dear
 from bench.spark import jobs
@@ -121,12 +121,7 @@ def _shared(name: str, asked: Counted, among: int) -> dict[str, float]:
 
 @contextmanager
 def _rig(setting: Setting) -> Iterator[Rig]:
-    from tests.servers import latency_s3
-
-    with (
-        latency_s3.running(0, 0) as place,
-        CountingProxy(str(place.options["endpoint_url"])) as proxy,
-    ):
+    with counted_store() as (place, proxy):
         yield _Load(setting, place, proxy)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.counting import CountingProxy
+from bench.counting import CountingProxy, counted_store
 from bench.figure import Case, Rig, Setting, at_most
 
 LOOKS = 10
@@ -79,12 +79,8 @@ class _Looks:
 @contextmanager
 def _rig(setting: Setting) -> Iterator[Rig]:
     import offsetlog
-    from tests.servers import latency_s3
 
-    with (
-        latency_s3.running(0, 0) as place,
-        CountingProxy(str(place.options["endpoint_url"])) as proxy,
-    ):
+    with counted_store() as (place, proxy):
         url = f"{place.url}/log"
         direct: dict[str, Any] = dict(place.options)
         relayed = direct | {"endpoint_url": proxy.endpoint}

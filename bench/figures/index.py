@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from bench import large_log, operations
-from bench.counting import Counted, CountingProxy
+from bench.counting import Counted, CountingProxy, counted_store
 from bench.figure import Case, Figure, Rig, Setting, at_most
 from bench.floors.s3 import BareHttp
 from bench.memory import in_fresh_process
@@ -117,14 +117,9 @@ def _mirror(built: large_log.Built, to: BareHttp, prefix: str) -> None:
 
 @contextmanager
 def _rig(setting: Setting) -> Iterator[Rig]:
-    from tests.servers import latency_s3
-
     many = _many(setting)
     few = large_log.build(_folder(setting, "few"), FEW)
-    with (
-        latency_s3.running(0, 0) as place,
-        CountingProxy(str(place.options["endpoint_url"])) as proxy,
-    ):
+    with counted_store() as (place, proxy):
         bucket = place.url.removeprefix("s3://")
         server = BareHttp(str(place.options["endpoint_url"]), bucket)
         roots = (f"{place.url}/flat", f"{place.url}/behind")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
-from bench.counting import Asked, CountingProxy
+from bench.counting import Asked, CountingProxy, counted_store
 from bench.figure import Case, Figure, Rig, Setting
 from bench.floors.s3 import BareHttp
 from bench.large_log import TOPIC, sketched
@@ -125,12 +125,7 @@ class _Requests:
 
 @contextmanager
 def _rig(setting: Setting) -> Iterator[Rig]:
-    from tests.servers import latency_s3
-
-    with (
-        latency_s3.running(0, 0) as place,
-        CountingProxy(str(place.options["endpoint_url"])) as proxy,
-    ):
+    with counted_store() as (place, proxy):
         rig = _Requests(setting, place, proxy)
         yield rig
         rig.close()

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
-from bench.counting import CountingProxy
+from bench.counting import CountingProxy, counted_store
 from bench.figure import Case, Figure, Rig, Setting, at_most
 from bench.figures.requests import PARTITIONS, SMALLEST, is_dear, segment_counts
 from bench.floors.s3 import BareHttp
@@ -97,12 +97,7 @@ def _seconds_rig(setting: Setting) -> Iterator[Rig]:
 
 @contextmanager
 def _requests_rig(setting: Setting) -> Iterator[Rig]:
-    from tests.servers import latency_s3
-
-    with (
-        latency_s3.running(0, 0) as place,
-        CountingProxy(str(place.options["endpoint_url"])) as proxy,
-    ):
+    with counted_store() as (place, proxy):
         rig = _Requests(setting, place, proxy)
         yield rig
         rig.close()
