@@ -66,13 +66,6 @@ class Edge(NamedTuple):
     each: Mapping[str, Mapping[int, int]] = {}  # noqa: RUF012 - never changed
     option: str = ""
 
-    @property
-    def repeatable(self) -> bool:
-        """Whether it means the same when it is asked again, whatever was written meanwhile."""
-        if self.kind == "offsets":
-            return all(n != LATEST_OFFSET for each in self.each.values() for n in each.values())
-        return self.kind == "earliest"
-
 
 class Subscription(NamedTuple):
     """One of the three is set."""

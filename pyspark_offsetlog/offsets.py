@@ -8,9 +8,8 @@ Invariants:
    same rows, whatever was reset or appended since.
 2. ``@from`` is where the batch that *ends* at this offset begins, for the partitions that do
    not go on where the last batch ended: those that were reset, those that are new, those whose
-   records are gone, and all of them in the first batch of a query that starts at "latest", at
-   a time or at a group's positions, since Spark asks anew where it starts when that batch is
-   run again.
+   records are gone, and all of them in a query's first batch. Spark asks anew where the query
+   starts when that one is run again, and options and log may be others by then.
 3. Equal offsets are equal JSON: topics and partitions are in order.
 """
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from offsetlog.client.log import Log
-from offsetlog.errors import UnknownTopicError
+from offsetlog.errors import InvalidRequestError, UnknownTopicError
 from offsetlog.group.reset import Span
 from offsetlog.group.start import starting_offset
 from offsetlog.group.state import Group, Position
@@ -65,6 +65,8 @@ class Run:
         self._followed = 0
         """The group's reset number when the query took it over."""
         self._initial: dict[str, Any] | None = None
+        self._no_start: InvalidRequestError | None = None
+        """Why the options name no start in the log as it is."""
         self._target: Positions | None = None
         self._quiet_until = 0.0
         self._fired_at = float("-inf")
@@ -98,17 +100,22 @@ class Run:
             self.topics.check({})
             self._checked = True
             partitions = self.topics.partitions()
-            at = starts.resolve(
-                self.log,
-                self.options,
-                self.options.start,
-                self.topics,
-                partitions,
-                self._lost,
-            )
+            at: Positions = {}
+            try:
+                at = starts.resolve(
+                    self.log,
+                    self.options,
+                    self.options.start,
+                    self.topics,
+                    partitions,
+                    self._lost,
+                )
+            except InvalidRequestError as error:
+                # Spark asks this, too, when it runs a first batch again that was planned by
+                # other options, or by these before the log changed: that needs no start.
+                self._no_start = error
             # Spark may make an empty batch of it, and ask for another one if that is run again.
-            moved = None if self.options.start.repeatable else at
-            self._initial = self._offset(at, self._followed, moved).to_json()
+            self._initial = self._offset(at, self._followed, at).to_json()
         return self._initial
 
     def _take_up(self, raw: dict[str, Any], start: QueryOffset) -> None:
@@ -136,6 +143,8 @@ class Run:
         start = parse(raw)
         self._take_up(raw, start)
         first = raw == self._initial
+        if first and self._no_start is not None:
+            raise self._no_start
         followed = self._number(start, raw)
         if not first:
             self._submit(start.at, followed)
@@ -153,11 +162,10 @@ class Run:
         self._fired_at = now
         if self._owner is not None and seeks:
             self._owner.forget(seeks)
-        every = first and not self.options.start.repeatable
         moved = {
             tp: at
             for tp, at in wanted.begin.items()
-            if every or tp in seeks or at != start.at.get(tp)
+            if first or tp in seeks or at != start.at.get(tp)
         }
         return self._offset(until, 0 if group is None else group.resets, moved).to_json()
 
@@ -290,6 +298,8 @@ class Run:
             return []
         self._open()
         start, end = parse(raw_start), parse(raw_end)
+        if self._no_start is not None and raw_start == self._initial and end.at.keys() - end.moved:
+            raise self._no_start
         out = []
         for tp, to in sorted(end.at.items()):
             state = self._state_with(tp, to)

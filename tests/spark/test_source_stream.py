@@ -331,6 +331,33 @@ def test_the_first_batch_run_again(
     assert places(live.rows + more)["orders", 0] == read
 
 
+@pytest.mark.parametrize("second", [{}, {"startingOffsets": '{"orders":{"0":99,"1":7,"2":-1}}'}])
+def test_a_first_batch_run_again_with_another_start(
+    spark: Any, log: Any, root: Path, tmp_path: Path, second: dict[str, str]
+) -> None:
+    """What it reads is in the checkpoint. Spark asks for the start again, and is told another."""
+    checkpoint = tmp_path / "c"
+    fill(log, "orders", {0: 9, 1: 2})
+    with Live(spark, root, checkpoint, NOW, **EARLIEST) as live:
+        live.finished()
+    assert wal(checkpoint, 0)["@from"] == {"orders": {"0": 0, "1": 0, "2": 0}}
+    lose_commit(checkpoint, 0)
+    fill(log, "orders", {0: 1, 2: 1})
+    with Live(spark, root, checkpoint, NOW, subscribe="orders", **second) as again:
+        again.finished()
+    assert sorted(again.batches[0]) == sorted(live.batches[0])
+    assert places(again.batches[1]) == {("orders", 0): [9], ("orders", 2): [0]}
+    # What was planned and is gone is an error, as in any other batch.
+    lose_commit(checkpoint, 1)
+    lose_commit(checkpoint, 0)
+    for batch in ("1", ".1.crc"):
+        (checkpoint / "offsets" / batch).unlink()
+    log.topic("orders").delete_records({0: 5})
+    with Live(spark, root, checkpoint, NOW, **EARLIEST) as failing:
+        assert "orders-0 was to be read from 0, but starts at 5" in failing.error()
+    assert not failing.batches
+
+
 def test_a_batch_run_again_after_all_was_rewritten(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:

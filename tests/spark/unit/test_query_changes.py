@@ -194,7 +194,8 @@ def test_a_checkpoint_that_is_not_ours(log: Any, root: str) -> None:
 
 
 def test_retention_of_a_whole_first_batch_that_was_planned(log: Any, root: str) -> None:
-    """Spark asks anew where it starts when that batch is run again, and earliest is later now."""
+    """Spark asks anew where it starts when that batch is run again, and earliest is later now:
+    where the batch began is in the checkpoint."""
     fill(log, "orders", {0: 5})
     query = earliest(root)
     query.plan()
@@ -203,7 +204,7 @@ def test_retention_of_a_whole_first_batch_that_was_planned(log: Any, root: str) 
     given = {"subscribe": "orders", "startingOffsets": "earliest"}
     again = query.restarted(**given)
     again.plan()
-    with pytest.raises(OffsetOutOfRangeError, match="what was planned is gone"):
+    with pytest.raises(OffsetOutOfRangeError, match="to be read from 0, but starts at 7"):
         again.ranges()
     rest = query.restarted(failOnDataLoss="false", **given)
     assert at(rest.drain()) == {("orders", 0): [7]}

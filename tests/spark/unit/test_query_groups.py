@@ -65,7 +65,8 @@ def test_without_a_group_nothing_is_committed(log: Any, root: str, running: Any)
     fill(log, "orders", {0: 1})
     query = running(root, subscribe="orders", startingOffsets="earliest")
     query.drain()
-    assert query.checkpoint.wal == [{"orders": {"0": 1, "1": 0}}]
+    begin = {"orders": {"0": 0, "1": 0}}
+    assert query.checkpoint.wal == [{"orders": {"0": 1, "1": 0}, "@from": begin}]
     assert not list(log.groups())
 
 

@@ -236,6 +236,81 @@ def test_the_first_batch_run_again_reads_the_same(log: Any, root: str, start: st
     assert again.rows() == rows
 
 
+STARTS: tuple[dict[str, Any], ...] = (
+    {"startingOffsets": "earliest"},
+    {"startingOffsets": "latest"},
+    {"startingOffsets": "-2"},
+    {"startingOffsets": '{"orders":{"0":0,"1":-2,"2":0}}'},
+    {"startingOffsets": '{"orders":{"0":7,"1":-2,"2":-1}}'},
+    {"startingOffsets": '{"orders":{"0":900,"1":0,"2":0}}'},  # beyond the end: an error by itself
+    {"startingOffsets": "group", "group__id": "g", "auto__offset__reset": "none"},
+    {"startingTimestamp": "99999999999999"},  # nobody has reached it: an error by itself
+)
+
+
+@pytest.mark.parametrize("second", range(len(STARTS)))
+@pytest.mark.parametrize("first", range(5))
+def test_a_first_batch_run_again_with_another_start_reads_what_was_planned(
+    log: Any, root: str, first: int, second: int
+) -> None:
+    fill(log, "orders", {0: 7, 1: 3})
+    query = Engine(root, subscribe="orders", **STARTS[first])
+    query.run.initial()
+    fill(log, "orders", {0: 3})
+    query.plan()
+    rows = query.rows()
+    assert ("orders", 0) in at(rows)
+    fill(log, "orders", {0: 2, 2: 1})
+    again = query.restarted(subscribe="orders", **STARTS[second])
+    assert again.batch() == rows
+    assert at(again.drain()) == {("orders", 0): [10, 11], ("orders", 2): [0]}
+
+
+@pytest.mark.parametrize("start", ["earliest", '{"orders":{"0":0,"1":0,"2":0}}', "-10"])
+def test_records_of_a_planned_first_batch_that_were_deleted(
+    log: Any, root: str, start: str
+) -> None:
+    fill(log, "orders", {0: 10})
+    given = {"subscribe": "orders", "startingOffsets": start}
+    query = Engine(root, **given)
+    query.plan()
+    log.topic("orders").delete_records({0: 5})
+    again = query.restarted(**given)
+    again.plan()
+    with pytest.raises(OffsetOutOfRangeError, match="orders-0 was to be read from 0, but starts"):
+        again.ranges()
+    rest = query.restarted(failOnDataLoss="false", **given)
+    assert at(rest.batch()) == {("orders", 0): [5, 6, 7, 8, 9]}
+
+
+def test_a_partition_that_was_added_since_the_first_batch_was_planned(log: Any, root: str) -> None:
+    """The offsets of the option name each partition of then: nothing has to be changed in it."""
+    fill(log, "orders", {0: 3})
+    given = {"subscribe": "orders", "startingOffsets": '{"orders":{"0":1,"1":0,"2":0}}'}
+    query = Engine(root, **given)
+    query.plan()
+    log.topic("orders").alter(partitions=4)
+    fill(log, "orders", {3: 2})
+    again = query.restarted(**given)
+    assert at(again.batch()) == {("orders", 0): [1, 2]}
+    assert at(again.drain()) == {("orders", 3): [0, 1]}
+
+
+def test_a_checkpoint_whose_first_batch_says_no_start(log: Any, root: str) -> None:
+    """An earlier version left it out where the option could be asked again."""
+    fill(log, "orders", {0: 5})
+    query = earliest(root)
+    query.plan()
+    del query.checkpoint.wal[0]["@from"]
+    fill(log, "orders", {0: 2})
+    again = query.restarted(subscribe="orders", startingOffsets="earliest")
+    assert at(again.batch()) == {("orders", 0): [0, 1, 2, 3, 4]}
+    query.checkpoint.done = 0
+    beyond = {"startingOffsets": '{"orders":{"0":900,"1":0,"2":0}}'}
+    with pytest.raises(OffsetOutOfRangeError, match="900 for orders-0, which is beyond its end"):
+        query.restarted(subscribe="orders", **beyond).batch()
+
+
 # --- limits --------------------------------------------------------------------------------
 
 
