@@ -25,7 +25,7 @@ from offsetlog.errors import FencedError, OffsetLogError
 from offsetlog.group.facts import OffsetAndMetadata, Subscription
 from offsetlog.group.membership import resets_since, standing
 from offsetlog.group.requests import Commit, Join, Leave
-from offsetlog.group.state import Group, Position
+from offsetlog.group.state import Group
 from offsetlog.values import TopicPartition
 
 from .offsets import Positions
@@ -187,9 +187,9 @@ class Ownership:
             warn(f"The group {self.group!r} does not answer; the last progress may be missing.")
 
 
-def moved_since(group: Group, number: int) -> dict[TopicPartition, Position | None]:
-    """The partitions that were reset after reset ``number``, and where the group stands now."""
-    return {TopicPartition(*p): position for p, position in resets_since(group, number).items()}
+def moved_since(group: Group, number: int) -> Positions:
+    """The partitions that were reset after reset ``number``, and where to."""
+    return {TopicPartition(*p): offset for p, offset in resets_since(group, number).items()}
 
 
 def _said(positions: Positions) -> dict[tuple[str, int], OffsetAndMetadata]:

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 from offsetlog.client.log import Log
 from offsetlog.errors import InvalidRequestError, UnknownTopicError
 from offsetlog.group.reset import Span
-from offsetlog.group.start import starting_offset
-from offsetlog.group.state import Group, Position
+from offsetlog.group.state import Group
 from offsetlog.log.state import State
 from offsetlog.values import TopicPartition
 
@@ -212,33 +211,32 @@ class Run:
     def _seeks(self, group: Group, number: int) -> Positions:
         """Where the group was put after reset ``number``."""
         put = moved_since(group, number)
-        if any(not self._knows(tp, position) for tp, position in put.items()):
+        if any(not self._knows(tp, offset) for tp, offset in put.items()):
             self.topics.look(missing=True)
-        seeks: Positions = {}
         known = set(self.topics.partitions())
-        for tp, position in put.items():
-            if tp in known:
-                offset = None if position is None else position.offset
-                at = starting_offset(group.name, tp, offset, self._span(tp), self._policy(offset))
-                if at.warning:
-                    warn(at.warning)
-                seeks[tp] = at.offset
-        return seeks
+        return {tp: self._sought(group, tp, at) for tp, at in put.items() if tp in known}
 
-    def _knows(self, tp: TopicPartition, position: Position | None) -> bool:
+    def _sought(self, group: Group, tp: TopicPartition, at: int) -> int:
+        """A reset to what the log does not have, or no longer, means its start."""
+        span = self._span(tp)
+        if span.start <= at <= span.end:
+            return at
+        warn(
+            f"The group {group.name!r} was reset to {at} of {tp.topic}-{tp.partition}, which holds "
+            f"{span.start} to {span.end} now; reading goes on from {span.start}."
+        )
+        return span.start
+
+    def _knows(self, tp: TopicPartition, offset: int) -> bool:
         """Whether the topic was looked at since the reset: one look need not reach the end."""
         state = self.topics.states.get(tp.topic)
         if state is None or tp.partition >= state.partitions:
             return not self.topics.may_read(tp)
-        return position is None or position.offset <= state.end(tp.partition)
+        return offset <= state.end(tp.partition)
 
     def _span(self, tp: TopicPartition) -> Span:
         state = self.topics.states[tp.topic]
         return Span(state.start(tp.partition), state.end(tp.partition))
-
-    def _policy(self, offset: int | None) -> str:
-        """A reset to before the log's start means its start."""
-        return self.options.reset_policy if offset is None else "earliest"
 
     def _wanted(self, start: QueryOffset, seeks: Positions) -> _Wanted:
         begin: Positions = {}

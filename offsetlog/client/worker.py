@@ -232,13 +232,14 @@ class Worker(Committer):
     def _follow(self, group: Group) -> None:
         if group.resets == self._followed:
             return
-        for (topic, partition), position in resets_since(group, self._followed).items():
+        for (topic, partition), offset in resets_since(group, self._followed).items():
             tp = TopicPartition(topic, partition)
             if tp in self._cursor.positions:
-                self._begin_at(tp, group)
+                self._starts[tp] = offset
+                self._cursor.add(tp)
                 self._saved.pop(tp, None)
             if tp in self._leaving:
-                self._leaving[tp] = None if position is None else position.offset
+                self._leaving[tp] = offset
         self._followed = group.resets
 
     def _begin_at(self, tp: TopicPartition, group: Group) -> None:

@@ -6,7 +6,8 @@ Rules of this module:
    stores the checkpoint of a version stores the same.
 2. Strings, whole numbers, booleans, None, lists and dictionaries with string keys only.
 3. A checkpoint is a cache of the facts up to its version. One that does not read whole is
-   ``CorruptLogError``, and the facts are folded without it.
+   ``CorruptLogError``, and the facts are folded without it. So is one of an earlier version
+   that does not say where resets put the group (``reset_to``), unless there were none.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def _group(group: Group) -> Plain:
         "holders": _by_topic(group.holders, list),
         "positions": _by_topic(group.positions, list),
         "marks": _by_topic(group.marks, lambda mark: mark),
+        "reset_to": _by_topic(group.reset_to, lambda offset: offset),
         "gone": [list(departure) for departure in group.gone],
     }
 
@@ -87,7 +89,7 @@ def _by_topic(values: Mapping[Partition, T], plain: Callable[[T], Any]) -> Plain
 
 
 def _read_group(name: str, data: _Reader) -> Group:
-    return Group(
+    group = Group(
         name=name,
         alive=data.boolean("alive"),
         generation=data.number("generation"),
@@ -98,9 +100,15 @@ def _read_group(name: str, data: _Reader) -> Group:
         holders=data.partitions("holders", lambda v: _tuple(Held, v, "si")),
         positions=data.partitions("positions", lambda v: _tuple(Position, v, "isi?isi")),
         marks=data.partitions("marks", lambda v: _value(v, "i")),
+        reset_to=data.partitions("reset_to", lambda v: _value(v, "i"))
+        if data.has("reset_to")
+        else {},
         gone=tuple(_tuple(Departure, v, "sissi") for v in data.rows("gone")),
         active_at=data.number("active_at", low=None),
     )
+    if group.reset_to.keys() != group.marks.keys():
+        raise _Wrong("'reset_to' does not say where each reset of 'marks' went")
+    return group
 
 
 def _read_member(name: str, data: object) -> Member:
@@ -138,6 +146,9 @@ class _Reader:
         if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
             raise _Wrong(f"{str(data)[:100]!r} is not an object")
         self._data: Plain = data
+
+    def has(self, name: str) -> bool:
+        return name in self._data
 
     def raw(self, name: str) -> object:
         if name not in self._data:

@@ -54,6 +54,7 @@ class Draft:
         self.holders = dict(group.holders)
         self.positions = dict(group.positions)
         self.marks = dict(group.marks)
+        self.reset_to = dict(group.reset_to)
         self.gone = group.gone
         self.active_at = group.active_at
         self._changed = False
@@ -74,6 +75,7 @@ class Draft:
             holders=was.holders if was.holders == self.holders else dict(self.holders),
             positions=dict(self.positions),
             marks=was.marks if was.marks == self.marks else dict(self.marks),
+            reset_to=was.reset_to if was.reset_to == self.reset_to else dict(self.reset_to),
             gone=self.gone,
             active_at=self.active_at,
         )
@@ -114,7 +116,9 @@ class Draft:
     def reset(self, fact: Fact) -> None:
         self.alive = True
         self.resets = self._open_reset = fact.reset
-        self.marks[partition_of(fact)] = fact.reset
+        partition = partition_of(fact)
+        assert fact.offset is not None  # judged
+        self.marks[partition], self.reset_to[partition] = fact.reset, fact.offset
         self._put(fact)
 
     def join(self, fact: Fact) -> None:

@@ -5,7 +5,8 @@ Rules of this module:
 1. A member may read what it holds in the state it has folded. It may go on with that between
    two looks: nobody else gets it before the member itself has released it or was put out.
 2. What it holds and shall not hold, it releases, with its last position.
-3. A reset is followed for the partitions that were reset, and only those.
+3. A reset is followed for the partitions that were reset, and only those, to where it put
+   them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..errors import FencedError
 from .facts import Fact, Kind, Partition
 from .judge import Reason
 from .refusal import refusal
-from .state import Group, Position
+from .state import Group
 
 
 class Standing(NamedTuple):
@@ -62,11 +63,11 @@ def _out(group: Group, member: str, joined: int) -> FencedError:
     return error
 
 
-def resets_since(group: Group, number: int) -> dict[Partition, Position | None]:
-    """The partitions that were reset after reset ``number``, and where the group stands in
-    them now (None: the position was deleted since, so the reset policy says where)."""
+def resets_since(group: Group, number: int) -> dict[Partition, int]:
+    """The partitions that were reset after reset ``number``, and where to: not where the group
+    stands now, which may have been committed, deleted or expired since."""
     return {
-        partition: group.positions.get(partition)
+        partition: group.reset_to[partition]
         for partition, mark in sorted(group.marks.items())
         if mark > number
     }

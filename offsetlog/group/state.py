@@ -72,6 +72,9 @@ class Group(NamedTuple):
     positions: Mapping[Partition, Position] = {}
     marks: Mapping[Partition, int] = {}
     """Number of each partition's last reset. They outlive deletion, like the number itself."""
+    reset_to: Mapping[Partition, int] = {}
+    """Where that reset put it, whatever became of the position since: who follows it later goes
+    there. Of the same partitions as ``marks``."""
     gone: tuple[Departure, ...] = ()
     active_at: int = 0
     """The latest ``committed_at`` of anything a member or an administrator did."""

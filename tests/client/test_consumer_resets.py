@@ -25,6 +25,25 @@ def test_a_running_consumer_follows_a_reset_only_where_it_was_reset(log):
         assert consumer.committed(("orders", 1)) == {("orders", 1): 10}
 
 
+@pytest.mark.parametrize("since", ["deleted", "committed"])
+def test_an_assigned_consumer_goes_to_where_a_reset_put_it(log, since):
+    """Whatever became of the position since: another program commits, or the group is dropped."""
+    fill(log)
+    with log.consumer("billing", auto_offset_reset="latest") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.seek(("orders", 0), 6)
+        assert [r.offset for r in drain(consumer)] == [6, 7, 8, 9]
+        consumer.commit()
+        log.group("billing").reset("orders", to=4, partitions=[0], dry_run=False)
+        if since == "committed":
+            with log.consumer("billing") as other:
+                other.assign([("orders", 0)])
+                other.commit({("orders", 0): 9})
+        else:
+            log.group("billing").delete()
+        assert [r.offset for r in drain(consumer, 1.0)] == [*range(4, 10)]
+
+
 def test_all_eight_ways(log, tmp_path):
     log.create_topic("orders", 2)
     with log.producer() as producer:

@@ -82,6 +82,9 @@ class World:
         for held in new.holders.values():
             assert held.member in new.members
         said = {(f.topic, f.partition): f for f in facts if f.offset is not None}
+        put = {(f.topic, f.partition): f.offset for f in facts if f.kind == "reset"}
+        assert new.reset_to == {**old.reset_to, **put}
+        assert new.reset_to.keys() == new.marks.keys()
         emptied = any(f.kind == "delete" for f in facts)
         for partition in old.positions.keys() | new.positions.keys():
             was, now = old.positions.get(partition), new.positions.get(partition)
@@ -180,9 +183,9 @@ class Worker(Writer):
         group = self.table.group(G)
         for partition in set(self.progress) - now.holds:
             del self.progress[partition]
-        for partition, position in resets_since(group, self.reset).items():
+        for partition, offset in resets_since(group, self.reset).items():
             if partition in self.progress:
-                self.progress[partition] = position.offset if position else 0
+                self.progress[partition] = offset
         self.reset = group.resets
         for partition in now.keeps - set(self.progress):
             position = group.positions.get(partition)

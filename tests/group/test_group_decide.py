@@ -207,12 +207,13 @@ def test_progress_from_before_a_reset_is_dropped_without_a_word(two):
     two.does(commit(two, "a", (P0, 50), (P1, 60)))
     plan = two.does(Reset(G, ToOffset(5), (P0,), SPANS, {})).plan
     assert [(m.before, m.after) for m in plan.moves] == [(50, 5)]
-    assert (two.group.resets, resets_since(two.group, 0)) == (1, {P0: two.group.positions[P0]})
+    assert (two.group.resets, resets_since(two.group, 0)) == (1, {P0: 5})
     assert resets_since(two.group, 1) == {}
     outcome = two.does(commit(two, "a", (P0, 51), (P1, 61), reset=0))
     assert outcome == Accepted(facts=1, dropped=(P0,))
     assert two.offsets() == {P0: 5, P1: 61, P2: 10}
     two.does(commit(two, "a", (P0, 6), reset=1))
+    assert resets_since(two.group, 0) == {P0: 5}, "where it was put, not where it stands"
     outcome = two.does(Leave(G, "a", two.group.generation, 0, at((P0, 52), (P1, 62))))
     assert outcome.dropped == (P0,)
     assert two.offsets() == {P0: 6, P1: 62, P2: 10}
@@ -479,6 +480,9 @@ def test_the_checkpoint_reads_back_and_a_broken_one_is_told(two):
         (("groups", G, "positions", "orders", "0"), [1, 2]),
         (("groups", G, "holders", "orders", "0"), ["a", True]),
         (("groups", G, "gone"), {}),
+        (("groups", G, "reset_to"), {}),
+        (("groups", G, "reset_to", "orders", "0"), "5"),
+        (("groups", G, "reset_to", "orders", "9"), 5),
     ]:
         broken = _with(plain, path, wrong)
         with pytest.raises(CorruptLogError, match="checkpoint"):
@@ -487,6 +491,19 @@ def test_the_checkpoint_reads_back_and_a_broken_one_is_told(two):
         from_plain(_with(plain, ("groups", G), {"alive": True, "generation": 1}))
     with pytest.raises(InvalidRequestError, match="Upgrade"):
         from_plain({"rules": 2})
+
+
+def test_a_checkpoint_of_an_earlier_version_without_the_targets_of_resets(two):
+    """It is as good as none where there were resets: the facts say where they went."""
+    plain = to_plain(two.table)
+    del plain["groups"][G]["reset_to"]
+    assert from_plain(plain) == two.table
+    two.does(Reset(G, ToOffset(5), (P0,), SPANS, {}))
+    plain = to_plain(two.table)
+    assert plain["groups"][G]["reset_to"] == {"orders": {"0": 5}}
+    del plain["groups"][G]["reset_to"]
+    with pytest.raises(CorruptLogError, match="'reset_to' does not say where each reset"):
+        from_plain(plain)
 
 
 def _with(plain, path, value):

@@ -21,7 +21,9 @@ from offsetlog.format import fact_rows
 from offsetlog.group.decide import decide
 from offsetlog.group.facts import Fact, OffsetAndMetadata
 from offsetlog.group.fold import fold
-from offsetlog.group.requests import Commit
+from offsetlog.group.membership import resets_since
+from offsetlog.group.requests import Commit, DeleteGroup, Reset
+from offsetlog.group.reset import Span, ToOffset
 from offsetlog.group.state import EMPTY, Table
 from offsetlog.storage import Committed, Conflict, Unknown, delta_reading, open_store
 from offsetlog.storage import delta_offsets as delta
@@ -244,6 +246,23 @@ def test_a_checkpoint_is_the_state_and_a_broken_one_is_none(opened):
     port.store.put(name, data.replace(b"billing", b"bilking"))
     assert opened().checkpoint() == EMPTY
     assert fresh(opened()) == table
+
+
+def test_a_checkpoint_of_an_earlier_version_costs_a_read_of_all_facts(opened):
+    """It does not say where resets put the group: that is folded from the facts."""
+    port = opened()
+    table = grow(port, begin(port), 2)
+    spans = {("orders", 0): Span(0, 9)}
+    asked = Reset("billing", ToOffset(7), (("orders", 0),), spans, {})
+    made = decide(table, [asked, DeleteGroup("billing")], 2000, "r")
+    assert isinstance(port.append(made.facts, made.version), Committed)
+    told = json.loads(fact_rows.encode_checkpoint(made.table, port._table_id()).split(b"\n")[1])
+    told["state"]["groups"]["billing"].pop("reset_to", None)
+    port.store.put(f"{FOLDER}/_state/checkpoint.json", fact_rows._sealed(told))
+    assert opened().checkpoint() == EMPTY
+    found = fresh(opened())
+    assert found == made.table
+    assert resets_since(found.group("billing"), 0) == {("orders", 0): 7}
 
 
 def test_heartbeats_are_overwritten(opened):

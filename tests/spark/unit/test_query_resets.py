@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine import at, fill
-from group_tools import GROUP, commit_by_hand, committed, reset
+import pytest
+from engine import Checkpoint, at, fill
+from group_tools import GROUP, commit_by_hand, committed, reset, until
 from query_tools import ON_MEMORY_AND_DISK, log_of_orders
 
+from offsetlog.group.requests import Expire
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.options import Place
 
@@ -242,6 +244,99 @@ def test_a_group_that_was_deleted_does_not_move_a_checkpoint(
     reset(log, to=4, partitions=[0])
     assert at(again.drain()) == {("orders", 0): [4, 5]}
     assert again.checkpoint.wal[-1]["@reset"] == 2, "numbers never start again"
+
+
+AWAY = ("nothing", "delete", "delete-offsets", "expire", "a commit")
+
+
+@pytest.mark.parametrize("policy", ["latest", "earliest", "none"])
+@pytest.mark.parametrize("what", AWAY)
+def test_a_reset_is_followed_to_where_it_put_the_group_whatever_happened_since(
+    log: Any, root: str, running: Any, what: str, policy: str
+) -> None:
+    fill(log, "orders", {0: 10, 1: 1})
+    given = {**GROUP, "auto__offset__reset": policy}
+    query = running(root, **given)
+    query.drain()
+    query.stop()
+    fill(log, "orders", {0: 5})
+    reset(log, to=2, partitions=[0])
+    if what == "delete":
+        log.group("g").delete()
+    elif what == "delete-offsets":
+        log.group("g").delete_offsets("orders")
+    elif what == "expire":
+        until(lambda: log.offsets_table.accept(Expire("g", 1)) and not committed(log))
+    elif what == "a commit":
+        with log.consumer(group="g") as consumer:
+            consumer.assign([("orders", 0)])
+            consumer.commit({("orders", 0): 15})
+    again = running(root, query.checkpoint, **given)
+    assert at(again.drain()) == {("orders", 0): [*range(2, 15)]}
+    assert committed(log) == {("orders", 0): 15, ("orders", 1): 1}
+    assert again.checkpoint.wal[-1]["@reset"] == 1
+
+
+def test_a_query_that_was_copied_follows_what_its_copy_has_followed(
+    log: Any, root: str, running: Any
+) -> None:
+    """As a checkpoint that was restored from a backup does."""
+    fill(log, "orders", {0: 10})
+    query = running(root, **GROUP)
+    query.drain()
+    query.stop()
+    copy = Checkpoint()
+    copy.wal, copy.done = list(query.checkpoint.wal), query.checkpoint.done
+    fill(log, "orders", {0: 20})
+    reset(log, to=15, partitions=[0])
+    first = running(root, query.checkpoint, **GROUP)
+    assert at(first.drain()) == {("orders", 0): [*range(15, 30)]}
+    first.stop()
+    assert committed(log)["orders", 0] == 30
+    assert at(running(root, copy, **GROUP).drain()) == {("orders", 0): [*range(15, 30)]}
+
+
+@pytest.mark.parametrize(
+    ("how", "target"),
+    [
+        ({"to": "earliest"}, 1),
+        ({"to": "latest"}, 12),
+        ({"to": "current"}, 9),
+        ({"to": 4}, 4),
+        ({"shift_by": -6}, 3),
+        ({"to_datetime": "2023-11-14T22:13:25Z"}, 5),
+        ({"by_duration": "P3650D"}, 1),
+        ({"from_file": "plan"}, 6),
+    ],
+)
+def test_each_kind_of_reset_of_a_group_that_is_gone_since(
+    log: Any, root: str, running: Any, tmp_path: Path, how: dict[str, Any], target: int
+) -> None:
+    with log.producer() as producer:
+        for n in range(12):
+            value = f"orders-0-{n}".encode()
+            producer.send("orders", value, partition=0, timestamp=1_700_000_000_000 + 1000 * n)
+    log.topic("orders").delete_records({0: 1})
+    query = running(root, maxOffsetsPerTrigger=8, **GROUP)
+    query.batch()
+    query.batch()
+    query.checkpoint.wal.pop()  # A backup of the checkpoint that is a batch behind the group.
+    query.checkpoint.done = 1
+    query.stop()
+    commit = {("orders", 0): 9}
+    with log.consumer(group="g") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit(commit)
+    if "from_file" in how:
+        plan = tmp_path / "plan.csv"
+        plan.write_text("orders,0,6\n")
+        log.group("g").reset(from_file=plan, dry_run=False)
+    else:
+        reset(log, partitions=[0], **how)
+    log.group("g").delete()
+    again = running(root, query.checkpoint, **GROUP)
+    assert at(again.drain()).get(("orders", 0), []) == [*range(target, 12)]
+    assert committed(log)["orders", 0] == 12
 
 
 def test_a_checkpoint_without_a_number_or_of_another_group(
