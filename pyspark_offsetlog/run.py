@@ -211,7 +211,11 @@ class Run:
     def _seeks(self, group: Group, number: int) -> Positions:
         """Where the group was put after reset ``number``."""
         put = moved_since(group, number)
-        if any(not self._knows(tp, offset) for tp, offset in put.items()):
+        unseen = [tp.topic for tp, offset in put.items() if not self._knows(tp, offset)]
+        if unseen:
+            # Whoever was reset to here was there: what is not found now is gone since. So the
+            # number may go into the offset without those.
+            self.topics.expect(unseen)
             self.topics.look(missing=True)
         known = set(self.topics.partitions())
         return {tp: self._sought(group, tp, at) for tp, at in put.items() if tp in known}

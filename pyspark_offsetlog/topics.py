@@ -4,7 +4,9 @@ Invariants:
 
 1. A topic that ``subscribe`` or ``assign`` names must be there when a query starts. A pattern
    finds within names, as in Kafka, and takes in topics that come later.
-2. An idle look costs one request for each topic, and one listing for a pattern.
+2. An idle look costs one request for each topic, and one listing for a pattern. Folders in
+   which a pattern found no topic of its own are passed over for a while, unless one of that
+   name is expected (``expect``).
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from collections.abc import Collection, Iterable
 from offsetlog.client.handle import TopicHandle
 from offsetlog.client.log import Log
 from offsetlog.errors import UnknownTopicError
+from offsetlog.format.names import topic_folder
 from offsetlog.log.state import State
 from offsetlog.values import TopicPartition
 
@@ -67,6 +70,12 @@ class Topics:
         """What is known of these topics is older than something else that was seen."""
         for topic in names:
             self.states[topic] = self.handle(topic).state()
+
+    def expect(self, names: Iterable[str]) -> None:
+        """Let the next look find these topics: they were there after the last one, whatever
+        their folders held then."""
+        for topic in names:
+            self._others.pop(topic_folder(topic), None)
 
     def _glance(self, topic: str, handle: TopicHandle) -> State:
         """A glance may find one entry of many. A query looks once for a micro-batch, so it must

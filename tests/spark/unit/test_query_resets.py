@@ -228,6 +228,48 @@ def test_a_reset_of_a_topic_that_a_pattern_takes_in(log: Any, root: str, running
     assert at(query.drain()) == {("other", 0): [3, 4]}
 
 
+def test_a_reset_of_a_topic_that_was_made_anew_a_moment_ago(
+    log: Any, root: str, running: Any
+) -> None:
+    """A pattern passes over a folder without a topic for a second; not over one that was reset."""
+    given = {**GROUP, "subscribePattern": "^o"}
+    del given["subscribe"]
+    log.create_topic("other")
+    fill(log, "other", {0: 3})
+    log.delete_topic("other")
+    fill(log, "orders", {0: 2})
+    query = running(root, **given)
+    query.drain()
+    log.create_topic("other")
+    fill(log, "other", {0: 10})
+    log.group("g").reset("other", to="latest", dry_run=False)
+    fill(log, "orders", {0: 1})
+    assert at(query.batch()) == {("orders", 0): [2]}
+    assert query.checkpoint.wal[-1] == {
+        "orders": {"0": 3, "1": 0}, "other": {"0": 13}, "@group": "g", "@reset": 1,
+        "@from": {"other": {"0": 13}},
+    }  # fmt: skip
+    fill(log, "other", {0: 1})
+    assert at(query.drain()) == {("other", 0): [13]}
+
+
+def test_a_reset_of_a_topic_that_is_gone_by_now(log: Any, root: str, running: Any) -> None:
+    """It counts as followed, so the others are sought once and not again and again."""
+    given = {**GROUP, "subscribePattern": "^o", "failOnDataLoss": "false"}
+    del given["subscribe"]
+    fill(log, "orders", {0: 3})
+    log.create_topic("other")
+    query = running(root, **given)
+    query.drain()
+    query.stop()
+    log.group("g").reset(to="earliest", dry_run=False)
+    log.delete_topic("other")
+    again = running(root, query.checkpoint, **given)
+    assert at(again.batch()) == {("orders", 0): [0, 1, 2]}
+    assert again.batch() is None
+    assert again.checkpoint.wal[-1]["@reset"] == 1
+
+
 def test_a_group_that_was_deleted_does_not_move_a_checkpoint(
     log: Any, root: str, running: Any
 ) -> None:
