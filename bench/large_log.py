@@ -48,7 +48,7 @@ class Built(NamedTuple):
     wanted: tuple[int, int]
     """A time in the middle, and the offset of partition 0 that stands for it."""
     parts: tuple[str, ...]
-    """All files that a reader of the topic may ask for but entries, below the root."""
+    """All files that a reader of the topic may ask for, below the root."""
 
 
 class Written(NamedTuple):
@@ -61,8 +61,8 @@ class Written(NamedTuple):
 class Author:
     """Makes entries that name segments, and folds them onto a chain of its own.
 
-    ``stored``: put each entry into the chain. What only opens the log's newest state never asks
-    for them, and 10^6 files take long to make."""
+    ``stored``: put each entry into the chain. What only opens the log's newest state asks for none
+    but the last below a snapshot, and 10^6 files take long to make."""
 
     def __init__(
         self, url: str, seed: int = 7, stored: bool = True, least: int = 1, **options: Any
@@ -83,6 +83,7 @@ class Author:
         self._sizes = irregular_sizes(1 << 16, seed, low=least)
         self._stored = stored
         self._used = 0
+        self._last, self._last_data = "", b""
         self.real = ""
         self.time = FIRST_TIME + self.state.tip * 1000
 
@@ -138,22 +139,30 @@ class Author:
             parts=parts,
         )
         entry = Entry(ids[16:], self.time, body)
+        self._last = str(EntryName(self._chain.folder, self.state.tip))
+        self._last_data = entries.encode(entry, None, "none")
         if self._stored:
-            name = str(EntryName(self._chain.folder, self.state.tip))
-            self._store.put(name, entries.encode(entry, None, "none"), durable=False)
+            self._store.put(self._last, self._last_data, durable=False)
         self.state, verdict = step(self.state, entry)
         if not hasattr(verdict, "placed"):
             raise RuntimeError(f"an entry of the large log is void: {verdict}")
 
     def publish(self) -> None:
         """Store the state as a writer does."""
+        self._store_last()
         self._chain.adopt(self.state)
         self.state = self.stored.publish()
 
     def look_after(self) -> None:
         """Store the state as ``maintain`` does, which sorts old leaves."""
+        self._store_last()
         self._chain.adopt(self.state)
         self.state = self.stored.tidy()
+
+    def _store_last(self) -> None:
+        """Whoever opens the log from a snapshot looks whether the entry below it is there."""
+        if not self._stored and self._last:
+            self._store.put(self._last, self._last_data, durable=False)
 
     def publish_if_due(self, every: int = PUBLISH_EVERY) -> None:
         """Store the state when the stored one is far enough behind."""
@@ -161,13 +170,14 @@ class Author:
             self.publish()
 
     def files(self) -> tuple[str, ...]:
-        """All that a reader may ask for beside entries."""
+        """All that a reader may ask for: of the entries, the one below the snapshot."""
         from offsetlog.format import names
 
         folder = self._chain.folder
         found = [str(names.LeafName(folder, ref.uid)) for ref in self.state.index.leaves]
         found += [str(names.SnapshotName(folder, self.state.tip)), names.hint_name(folder)]
         found += [self.real] if self.real else []
+        found += [self._last] if self._last else []
         return (names.ROOT_FILE, *found)
 
     def written(self) -> Written:

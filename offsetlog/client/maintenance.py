@@ -334,6 +334,8 @@ class Maintenance:
             for info in self._store.list(folder)
             if (parsed := names.parse_snapshot(info.name)) is not None
         )
+        if snapshots and snapshots[-1][0] > self._chain.state.tip:
+            self._chain.check_reaches(snapshots[-1][0])
         old = [
             info.name
             for _, info in snapshots[:-SNAPSHOTS_KEPT]

@@ -6,6 +6,8 @@ Invariants:
    at last the chain from entry 0.
 2. A snapshot is stored only when every entry below it is durable, and after its leaves.
 3. Publishing is best effort: a failure of it never fails an append.
+4. A snapshot that lies beyond the end of its chain is neither stale nor broken: the chain lost
+   entries, and whoever opens the topic is told so by name.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ class StoredState:
         if self._chain.state.tip == 0:
             stored = self.newest()
             if stored is not None:
-                self._chain.adopt(stored)
+                return self._chain.resume(stored)
         return self._chain.refresh()
 
     def newest(self) -> State | None:

@@ -64,6 +64,7 @@ class _Verify:
             self._faults.append(str(error))
             return Report(self._folder, 0, 0, 0, 0, tuple(self._faults))
         self._faults += scrub.state_faults(state)
+        self._check_ends(state)
         if not state.tip:
             self._faults.append(f"{self._folder}: there is no entry 0, so this is not a topic")
         elif names.topic_folder(state.topic) != self._folder:
@@ -167,6 +168,17 @@ class _Verify:
                 return
             if indexed != [e for e in part.tail if e.end > part.start]:
                 self._faults.append(f"{where}: the index of partition {partition} differs")
+
+    def _check_ends(self, state: State) -> None:
+        """A snapshot is stored after the entries below it, so none lies beyond the chain's end.
+
+        They were listed before the chain was read, so that none of them is only newer."""
+        for seq in sorted(self._snapshots):
+            if seq > state.tip:
+                self._faults.append(
+                    f"{names.SnapshotName(self._folder, seq)} lies beyond the end of the chain, "
+                    f"which has no entry {state.tip}: entries were lost, or copied before it"
+                )
 
     def _indexed(self, state: State, partition: int) -> Iterator[Extent]:
         part = state.parts[partition]
