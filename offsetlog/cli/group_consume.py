@@ -3,7 +3,8 @@
 Invariants:
 
 1. Only what was written to stdout is committed: every few seconds, when partitions are taken
-   away, and at the end, also at Ctrl-C or when the reader of stdout went away.
+   away, and at the end, also at Ctrl-C or when the reader of stdout went away. What was written
+   before a reset of its partition that was followed since is not.
 2. Nothing that was polled is left out: ``--max`` bounds what is polled.
 3. Without ``--follow`` it ends when this worker's partitions are read up to where the topic
    ended when it began.
@@ -49,7 +50,8 @@ class GroupReading:
         self, log: Log, group: str, topic: str, policy: str, partitions: Sequence[int],
         interval_ms: float, session_ms: int,
     ) -> None:  # fmt: skip
-        self._done: dict[TopicPartition, int] = {}
+        self._done: dict[TopicPartition, tuple[int, int]] = {}
+        """The next offset, and the number of the reset that was followed until then."""
         self._next_commit = time.monotonic() + COMMIT_SECONDS
         self.consumer: Consumer = log.consumer(
             group,
@@ -75,9 +77,10 @@ class GroupReading:
             limit = POLL_RECORDS if left is None else min(POLL_RECORDS, left)
             batch = self.consumer.poll(POLL_SECONDS, limit)
             if batch:
+                reached = self._reached(batch)
                 yield batch
                 left = None if left is None else left - len(batch)
-                self._printed(batch)
+                self._done.update(reached)
             elif ends is None and reader_left():
                 raise BrokenPipeError
             if time.monotonic() >= self._next_commit:
@@ -93,17 +96,21 @@ class GroupReading:
                 say("warning: other members of the group hold all partitions.")
                 return
 
-    def _printed(self, batch: list[Record]) -> None:
+    def _reached(self, batch: list[Record]) -> dict[TopicPartition, tuple[int, int]]:
+        """What may be committed once the batch is printed."""
         from ..values import TopicPartition
 
-        for record in batch:
-            self._done[TopicPartition(record.topic, record.partition)] = record.offset + 1
+        parts = {TopicPartition(record.topic, record.partition) for record in batch}
+        consumer = self.consumer
+        return {tp: (consumer.position(tp), consumer.followed_reset(tp)) for tp in parts}
 
     def commit(self, only: Sequence[Any] | None = None) -> None:
         self._next_commit = time.monotonic() + COMMIT_SECONDS
-        said = {tp: at for tp, at in self._done.items() if only is None or tp in only}
-        for tp in said:
+        mine = {tp: at for tp, at in self._done.items() if only is None or tp in only}
+        for tp in mine:
             del self._done[tp]
+        followed = self.consumer.followed_reset
+        said = {tp: at for tp, (at, number) in mine.items() if number == followed(tp)}
         if said:
             self.consumer.commit(said)
 

@@ -5,14 +5,14 @@ Invariants:
 1. Committed is the next offset to read. An offset that was never there is refused, and so is
    everything else in the same commit.
 2. One commit is in flight at a time: later ones wait for it, and keep their order.
-3. A commit carries the generation of the last look, and the reset number that its progress
-   has followed; what was reset since is passed over.
+3. A commit carries the generation of the last look, and for each position the reset number
+   that was followed when it was given; what was reset since is passed over.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from ..errors import (
@@ -24,13 +24,15 @@ from ..errors import (
 )
 from ..group.decide import Accepted
 from ..group.facts import OffsetAndMetadata, Partition, check_position
+from ..group.membership import resets_since
 from ..group.requests import Commit, Request
-from ..group.state import Table
+from ..group.state import Group, Table
 from ..log.fetch import check_partition
 from ..values import TopicPartition
 from .commits import Commits
-from .cursor import Cursor
+from .cursor import Cursor, Rows
 from .env import Env
+from .handed import Handed
 from .handle import TopicHandle
 from .offsets_table import OffsetsTable
 from .pulse import Pulses, Timing
@@ -77,6 +79,7 @@ class Committer:
         self._generation = 0
         self._followed = 0
         self._saved: dict[Partition, int] = {}
+        self.handed = Handed()
         self._seen: Table | None = None
         self._next_auto = self._env.monotonic() + settings.auto_commit_ms / 1000
         self.commits = Commits(self._ask_commit, f"offsetlog-commits-{group}")
@@ -121,7 +124,37 @@ class Committer:
                 f"This consumer is no longer a member of the group {self.group!r}.",
                 "The next poll joins anew, and goes on from the committed positions.",
             )
-        return Commit(self.group, self.member, self._generation, self._followed, offsets)
+        return Commit(
+            self.group,
+            self.member,
+            self._generation,
+            self._followed,
+            offsets,
+            self._earlier(offsets),
+        )
+
+    def gave(self, found: Iterable[Rows]) -> None:
+        """Records that a poll is about to give."""
+        for tp, batch, low, high in found:
+            offsets = batch.table.column("offset")
+            after = offsets[high].as_py() if high < len(offsets) else batch.end
+            self.handed.give(tp, offsets[low].as_py(), after)
+
+    def _earlier(self, offsets: Said) -> dict[Partition, int]:
+        """Those that were given before a reset that was followed since."""
+        out: dict[Partition, int] = {}
+        for partition, said in offsets.items():
+            tp = TopicPartition(*partition)
+            number = self.handed.number_of(tp, said.offset)
+            if number is not None and self._cursor.positions.get(tp) != said.offset:
+                out[partition] = number
+        return out
+
+    def _adopt(self, group: Group) -> None:
+        """Go on from the group's reset number as it is now."""
+        since = resets_since(group, self._followed)
+        self.handed.follow((TopicPartition(*p) for p in since), group.resets)
+        self._followed = group.resets
 
     def _ask_commit(self, request: Commit) -> None:
         [accepted] = self._accept(request)

@@ -3,7 +3,8 @@
 Invariants:
 
 1. A position is the offset of the next record that ``poll`` gives. It moves only by ``poll``
-   and by ``seek``; a poll that fails moves nothing. Committed is the next offset to read, too.
+   and by ``seek``; a poll that does not return, be it by Ctrl-C, moves nothing: its records are
+   given by the next one, and no commit names them. Committed is the next offset to read, too.
 2. A partition found after subscribing is read from its start, so none of its records is missed.
 3. Without a group nothing is committed. With one, ``poll`` first does what the group asks for:
    commits by itself if it is time, gives partitions up, takes new ones, follows resets.
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -29,7 +30,7 @@ from ..log.fetch import check_partition
 from ..values import Record, TopicPartition
 from .committer import WorkerHost
 from .consumer_settings import check_policy, check_whole, group_settings
-from .cursor import Cursor, Rows
+from .cursor import Cursor, Positions, Rows
 from .records import to_records
 from .seeking import Seeking
 from .views import as_partition
@@ -38,6 +39,7 @@ from .worker import Callbacks, Rebalanced, Worker
 LOCAL_PAUSE = 0.002
 REMOTE_PAUSE = 0.1
 READ_RECORDS = 1_000_000
+T = TypeVar("T")
 
 
 class Consumer(Seeking):
@@ -178,6 +180,11 @@ class Consumer(Seeking):
         found = self._in_group("committed").committed(only)
         return found if metadata else {tp: said.offset for tp, said in found.items()}
 
+    def followed_reset(self, partition: tuple[str, int]) -> int:
+        """The number of the last reset of the group that was followed in a partition; 0: none.
+        What was polled under another number is not committed any more."""
+        return self._in_group("followed_reset").handed.number(as_partition(partition))
+
     def _in_group(self, doing: str) -> Worker:
         self._check_open()
         if self._worker is None:
@@ -220,10 +227,7 @@ class Consumer(Seeking):
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
         """Up to ``max_records`` records; waits up to ``timeout`` seconds for the first."""
         most = self._most if max_records is None else check_whole("max_records", max_records)
-        out: list[Record] = []
-        for tp, batch, low, high in self._next(timeout, most):
-            out += to_records(tp.topic, batch, low, high)
-        return out
+        return self._given(timeout, most, _records)
 
     def poll_arrow(
         self, timeout: float = 0.0, max_records: int | None = None
@@ -231,10 +235,22 @@ class Consumer(Seeking):
         """Arrow tables by partition, each of up to ``max_records`` rows (default: what one
         file or row group holds); waits up to ``timeout`` seconds for the first."""
         most = READ_RECORDS if max_records is None else check_whole("max_records", max_records)
-        tables: dict[TopicPartition, list[pa.Table]] = {}
-        for tp, batch, low, high in self._next(timeout, most):
-            tables.setdefault(tp, []).append(batch.table.slice(low, high - low))
-        return {tp: pa.concat_tables(found) for tp, found in tables.items()}
+        return self._given(timeout, most, _tables)
+
+    def _given(self, timeout: float, most: int, build: Callable[[list[Rows]], T]) -> T:
+        """What was found, as the caller gets it. Positions move with the return, not before."""
+        before: Positions | None = None
+        try:
+            found = self._next(timeout, most)
+            before = self._cursor.before
+            out = build(found)
+            if self._worker is not None:
+                self._worker.gave(found)
+            self._cursor.before = None  # From here to the caller no signal is looked at.
+            return out
+        except BaseException:
+            self._cursor.rewind(before)
+            raise
 
     def _next(self, timeout: float, most: int) -> list[Rows]:
         self._check_open()
@@ -286,6 +302,7 @@ class Consumer(Seeking):
     # --- the rest --------------------------------------------------------------------------
 
     def _check_open(self) -> None:
+        self._cursor.rewind()  # A second Ctrl-C may have come in the midst of it.
         if self._closed:
             raise InvalidRequestError("The consumer is closed.", "Make a new one.")
 
@@ -294,6 +311,7 @@ class Consumer(Seeking):
         if self._closed or self._closing:
             return
         self._closing = True
+        self._cursor.rewind()
         try:
             if self._worker is not None:
                 self._worker.leave(commit)
@@ -324,6 +342,20 @@ class Consumer(Seeking):
             found = self.poll(timeout=1.0)
             if found:
                 return found
+
+
+def _records(found: list[Rows]) -> list[Record]:
+    out: list[Record] = []
+    for tp, batch, low, high in found:
+        out += to_records(tp.topic, batch, low, high)
+    return out
+
+
+def _tables(found: list[Rows]) -> dict[TopicPartition, pa.Table]:
+    tables: dict[TopicPartition, list[pa.Table]] = {}
+    for tp, batch, low, high in found:
+        tables.setdefault(tp, []).append(batch.table.slice(low, high - low))
+    return {tp: pa.concat_tables(parts) for tp, parts in tables.items()}
 
 
 def _warn_moved(

@@ -3,7 +3,8 @@
 Invariants:
 
 1. A position is the offset of the next record that is given. It moves only by giving records
-   and by ``move``; what fails moves nothing.
+   and by ``move``; what fails moves nothing. ``gather`` moves positions tentatively: they hold
+   from ``gave`` on, the last step of a poll, and ``rewind`` puts them back, whatever stopped it.
 2. Partitions are served in turn: one that has much does not starve the others.
 3. Where a partition without a position begins, and what happens to one that lies outside the
    log, is its owner's to say (``Starts``).
@@ -24,6 +25,7 @@ GATHER_SECONDS = 0.02
 """How long a poll that has something goes on for more."""
 
 Rows = tuple[TopicPartition, Batch, int, int]
+Positions = dict[TopicPartition, int | None]
 
 
 class Starts(Protocol):
@@ -41,6 +43,8 @@ class _Stream(NamedTuple):
 
     batch: Batch
     row: int
+    offset: int
+    """The position that it goes on from; with any other it is of no use."""
 
 
 class Cursor:
@@ -49,13 +53,23 @@ class Cursor:
     def __init__(self, handle: Callable[[str], TopicHandle], starts: Starts) -> None:
         self._handle = handle
         self._starts = starts
-        self.positions: dict[TopicPartition, int | None] = {}
+        self.positions: Positions = {}
         self.paused: set[TopicPartition] = set()
         self.skips_unknown = False
         """Whether a topic that is gone is passed over."""
         self._streams: dict[TopicPartition, _Stream] = {}
         self._running: dict[TopicPartition, Iterator[Batch]] = {}
         self._turn = 0
+        self.before: Positions | None = None
+        """While a poll gathers: the positions of the last poll that returned."""
+
+    def rewind(self, before: Positions | None = None) -> None:
+        """Nothing of what was gathered last has been given, so the positions are again those of
+        ``before``. What was read ahead knows where it goes on, and is passed over."""
+        before = before if self.before is None else self.before
+        if before is not None:
+            self.positions = before
+            self.before = None
 
     def keep(self, wanted: Iterable[TopicPartition]) -> None:
         """Read these and no others; those that were read already go on where they were."""
@@ -110,8 +124,13 @@ class Cursor:
         """What is at hand or known to be there, from each partition in turn: once round, and
         on as long as there is room and it takes no time to speak of.
 
-        What was taken is given even if a later partition fails: its turn comes again."""
+        What was taken is given even if a later partition fails: its turn comes again. If there
+        is something, the positions hold only when ``before`` is set to None again."""
+        self.rewind()
         self._resolve()
+        positions = dict(self.positions)
+        self.before = self.positions
+        self.positions = positions
         order = [tp for tp in self.positions if tp not in self.paused]
         turn = self._turn % max(1, len(order))
         order = order[turn:] + order[:turn]
@@ -133,21 +152,25 @@ class Cursor:
                 raise
         if out:
             self._turn += 1
+        else:
+            self.before = None
         return out
 
     def _take_some(self, tp: TopicPartition, room: int) -> tuple[Batch, int, int] | None:
         while True:
             stream = self._streams.get(tp)
-            if stream is None:
-                batch = self._read(tp)
-                if batch is None:
+            if stream is not None and stream.offset == self.positions[tp]:
+                batch, row = stream.batch, stream.row
+            else:
+                read = self._read(tp)
+                if read is None:
                     return None
-                stream = _Stream(batch, 0)
-            batch, row = stream
+                batch, row = read, 0
             high = min(batch.table.num_rows, row + room)
             if high < batch.table.num_rows:
-                self._streams[tp] = _Stream(batch, high)
-                self.positions[tp] = batch.table.column("offset")[high].as_py()
+                offset = batch.table.column("offset")[high].as_py()
+                self._streams[tp] = _Stream(batch, high, offset)
+                self.positions[tp] = offset
             else:
                 self._streams.pop(tp, None)
                 self.positions[tp] = batch.end

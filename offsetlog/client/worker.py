@@ -87,7 +87,7 @@ class Worker(Committer):
         self._cursor.keep(partitions)
         table = self._table.look()
         group = table.group(self.group)
-        self._followed = group.resets
+        self._adopt(group)
         self._generation = group.generation
         self._seen = table
         for tp in partitions:
@@ -115,7 +115,8 @@ class Worker(Committer):
                 error = FencedError(f"{member!r} was put out of {self.group!r} as it joined.")
                 continue
             self.member, self._joined = member, known.joined
-            self._generation, self._followed = group.generation, group.resets
+            self._generation = group.generation
+            self._adopt(group)
             self._counts = {topic: view.partitions for topic, view in views.items()}
             self._seen = None
             self._heart = Pulse(
@@ -240,7 +241,7 @@ class Worker(Committer):
                 self._saved.pop(tp, None)
             if tp in self._leaving:
                 self._leaving[tp] = offset
-        self._followed = group.resets
+        self._adopt(group)
 
     def _begin_at(self, tp: TopicPartition, group: Group) -> None:
         position = group.positions.get(tp)

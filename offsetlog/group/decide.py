@@ -272,6 +272,8 @@ class _Decider:
         for partition, said in sorted(offsets.items()):
             check_position(partition, said)
             fact = self._position(draft, Kind.COMMIT, asked, partition, said)
+            if isinstance(asked, Commit) and partition in asked.earlier:
+                fact = fact._replace(reset=asked.earlier[partition])
             reason = judge(draft, fact)
             if reason == Reason.RESET_SINCE:
                 dropped.append(partition)

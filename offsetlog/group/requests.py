@@ -5,7 +5,8 @@ Rules of this module:
 1. A request holds what its author wants and what it knew, never what shall be written: that
    is decided anew (``decide``) against each version it is tried at.
 2. ``generation`` is the one of the fold that its author worked in, ``reset`` the reset
-   number that its progress has followed.
+   number that its progress has followed; where some of it was made under an earlier one,
+   ``earlier`` says under which.
 3. A request happens whole or not at all.
 """
 
@@ -29,6 +30,7 @@ class Commit(NamedTuple):
     generation: int
     reset: int
     offsets: Offsets
+    earlier: Mapping[Partition, int] = {}
 
 
 class Join(NamedTuple):

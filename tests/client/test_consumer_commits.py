@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from offsetlog import (
@@ -134,3 +136,67 @@ def test_seek_by_offset_and_by_time(log):
         assert consumer.committed() == {("orders", 0): 0}, "a user may commit backwards"
         with pytest.raises(OffsetOutOfRangeError):
             consumer.seek(("orders", 0), 11)
+
+
+def interrupted_at(line, work):
+    """What ``work`` gives if Ctrl-C comes at so many lines of the library into it, or None: then
+    it was interrupted; and how many lines it had."""
+    met = 0
+
+    def step(frame, event, arg):
+        nonlocal met
+        if event == "line" and "/offsetlog/" in frame.f_code.co_filename:
+            met += 1
+            if met == line:
+                raise KeyboardInterrupt
+        return step
+
+    sys.settrace(step)
+    try:
+        return work(), met
+    except KeyboardInterrupt:
+        return None, met
+    finally:
+        sys.settrace(None)
+
+
+def rows_of(given):
+    if isinstance(given, dict):
+        return {tuple(tp): table.column("offset").to_pylist() for tp, table in given.items()}
+    rows = {}
+    for record in given:
+        rows.setdefault((record.topic, record.partition), []).append(record.offset)
+    return rows
+
+
+@pytest.mark.parametrize("arrow", [False, True], ids=["poll", "poll_arrow"])
+@pytest.mark.parametrize("member", [False, True], ids=["by hand", "member"])
+def test_ctrl_c_anywhere_inside_a_poll_commits_nothing_that_was_not_given(log, arrow, member):
+    """And what was read for the poll that was interrupted is given by the next one."""
+    fill(log, partitions=2, records=40)
+    read = (lambda c, n: c.poll_arrow(0.0, n)) if arrow else (lambda c, n: c.poll(0.0, n))
+    places_ = [("orders", 0), ("orders", 1)]
+    line, uninterrupted, stride = 1, False, 7 if member else 2
+    while not uninterrupted:
+        for goes_on in (False, True):
+            consumer = log.consumer(f"g{line}{goes_on}", auto_offset_reset="earliest")
+            if member:
+                consumer.subscribe(["orders"])
+            else:
+                consumer.assign(places_)
+            first = rows_of(read(consumer, 5))
+            given, _ = interrupted_at(line, lambda c=consumer: read(c, 13))
+            uninterrupted = given is not None
+            seen = {tp: first.get(tp, []) + rows_of(given or {}).get(tp, []) for tp in places_}
+            while goes_on and (more := rows_of(read(consumer, 4))):
+                for tp, rows in more.items():
+                    seen[tp] += rows
+            consumer.close()
+            for tp, rows in seen.items():
+                assert rows == list(range(20 if goes_on else len(rows))), f"line {line}"
+            got = log.group(f"g{line}{goes_on}").committed()
+            assert {tp: said.offset for tp, said in got.items()} == {
+                tp: len(rows) for tp, rows in seen.items()
+            }, f"Ctrl-C at line {line}"
+        line += stride
+    assert line > 40

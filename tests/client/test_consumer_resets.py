@@ -44,6 +44,74 @@ def test_an_assigned_consumer_goes_to_where_a_reset_put_it(log, since):
         assert [r.offset for r in drain(consumer, 1.0)] == [*range(4, 10)]
 
 
+@pytest.mark.parametrize("member", [False, True], ids=["by hand", "member"])
+def test_what_was_polled_before_a_reset_is_not_committed_after_it(log, member):
+    fill(log, partitions=1, records=30)
+    orders = ("orders", 0)
+    consumer = log.consumer("billing", auto_offset_reset="earliest", enable_auto_commit=False)
+    with consumer:
+        if member:
+            consumer.subscribe(["orders"])
+        else:
+            consumer.assign([orders])
+        assert len(consumer.poll(max_records=8)) == 8
+        consumer.commit()
+        assert len(consumer.poll(max_records=4)) == 4
+        log.group("billing").reset("orders", to="latest", dry_run=False)
+        assert drain(consumer) == [], "the reset was followed"
+        for commit in (
+            lambda: consumer.commit({orders: 12}),
+            lambda: consumer.commit({orders: (9, "text")}),
+            lambda: consumer.commit_async({orders: 12}).result(timeout=10),
+        ):
+            commit()
+            assert consumer.committed() == {orders: 30}, "it was polled before the reset"
+        fill(log, partitions=1, records=2)
+        assert [r.offset for r in drain(consumer, 1.0)] == [30, 31]
+        consumer.commit({orders: 31})
+        assert consumer.committed() == {orders: 31}, "this was polled after it"
+        log.group("billing").reset("orders", to=10, dry_run=False)
+        assert [r.offset for r in drain(consumer, 1.0)] == list(range(10, 32))
+        consumer.commit({orders: 12})
+        assert consumer.committed() == {orders: 12}, "it was polled again since"
+        consumer.commit({orders: 9})
+        assert consumer.committed() == {orders: 12}, "this was not"
+        consumer.commit({orders: 3})
+        consumer.seek(orders, 3)
+        consumer.commit()
+        assert consumer.committed() == {orders: 3}, "a user may go where he wants"
+
+
+def test_a_reset_while_another_held_the_partition_is_not_undone_either(log):
+    fill(log, partitions=1, records=20)
+    orders = ("orders", 0)
+    with quiet(log) as consumer:
+        assert len(consumer.poll(max_records=12)) == 12
+        log.group("billing").remove_members()
+        log.group("billing").reset("orders", to=2, dry_run=False)
+        with pytest.warns(UserWarning, match="joins anew"):
+            assert [r.offset for r in consumer.poll(max_records=3)] == [2, 3, 4]
+        consumer.commit({orders: 12})
+        assert consumer.committed() == {orders: 2}
+        consumer.commit()
+        assert consumer.committed() == {orders: 5}
+
+
+def test_consume_with_a_group_does_not_undo_a_reset(log):
+    from offsetlog.cli.group_consume import GroupReading
+
+    fill(log, partitions=2, records=40)
+    with GroupReading(log, "billing", "orders", "earliest", [], 1, 45_000) as reading:
+        batches = reading.batches(None, None, lambda: False)
+        printed = next(batches)
+        assert len(printed) == 40
+        log.group("billing").reset("orders", to=7, partitions=[1], dry_run=False)
+        assert [(r.partition, r.offset) for r in next(batches)][0] == (1, 7)
+    assert {tp: said.offset for tp, said in log.group("billing").committed().items()} == {
+        ("orders", 0): 20, ("orders", 1): 7
+    }, "the batch from 7 on was not printed to its end"  # fmt: skip
+
+
 def test_all_eight_ways(log, tmp_path):
     log.create_topic("orders", 2)
     with log.producer() as producer:
