@@ -3,8 +3,8 @@
 Invariants:
 
 1. A position is the offset of the next record that is given. It moves only by giving records
-   and by ``move``; what fails moves nothing. ``gather`` moves positions tentatively: they hold
-   from ``gave`` on, the last step of a poll, and ``rewind`` puts them back, whatever stopped it.
+   and by ``move``; what fails moves nothing. ``gather`` moves them tentatively: they hold once
+   ``before`` is None, the last step of a poll, and ``rewind`` puts them back, whatever stopped it.
 2. Partitions are served in turn: one that has much does not starve the others.
 3. Where a partition without a position begins, and what happens to one that lies outside the
    log, is its owner's to say (``Starts``).
