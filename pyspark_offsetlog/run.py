@@ -5,7 +5,8 @@ Invariants:
 1. ``ranges(start, end)`` follows from its arguments and the log alone, so a batch that is run
    again reads the same records.
 2. The ``start`` of ``next`` has been processed, unless it is where the query began; only what
-   was processed is committed for the group.
+   was processed is committed for the group, and only once the checkpoint holds a reset number of
+   that group: what was committed before could be reset, and nobody would know since when.
 3. What is asked of the filesystem while nothing is new is bounded by the poll interval.
 4. Records that are gone are an error with ``failOnDataLoss``, and else a warning; the query
    goes on with what there is.
@@ -145,7 +146,8 @@ class Run:
         if first and self._no_start is not None:
             raise self._no_start
         followed = self._number(start, raw)
-        if not first:
+        takes_over = self._owner is not None and not self._has_number(start, raw)
+        if not first and not takes_over:
             self._submit(start.at, followed)
         now = self._env.monotonic()
         if now < self._quiet_until:
@@ -156,6 +158,9 @@ class Run:
         wanted = self._wanted(start, seeks)
         until = self._limit(wanted, start, bool(seeks), limited)
         if not until or (until == start.at and not seeks):
+            if takes_over and group is not None and start.at:
+                # An empty batch leaves the number in the checkpoint.
+                return self._offset(start.at, group.resets).to_json()
             self._quiet_until = now + self._poll
             return self._nothing(raw)
         self._fired_at = now
@@ -197,9 +202,15 @@ class Run:
     def _number(self, offset: QueryOffset, raw: dict[str, Any]) -> int:
         """The reset number that the progress up to ``offset`` has followed. An offset without
         one, of another group or from before the table was wiped follows what this run met."""
-        if offset.reset is None or offset.group != self.options.group or raw == self._restored:
+        if offset.reset is None or not self._has_number(offset, raw):
             return self._followed
         return offset.reset
+
+    def _has_number(self, offset: QueryOffset, raw: dict[str, Any]) -> bool:
+        """Whether it holds a reset number that this very group gave."""
+        if offset.reset is None or raw == self._restored:
+            return False
+        return offset.group == self.options.group
 
     def _group(self, start: QueryOffset) -> Group | None:
         """The group: as it is now if there is anything to read, else as it was a moment ago."""

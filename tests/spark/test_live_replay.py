@@ -133,3 +133,22 @@ def test_a_checkpoint_of_another_group_adopts_the_present_number(
     assert places(live.rows) == {("orders", 0): [6]}
     assert wal(checkpoint, 1)["@group"] == "other" and wal(checkpoint, 1)["@reset"] == 0
     assert lags(log, "other") == {("orders", 0): 0, ("orders", 1): 0}
+
+
+def test_a_group_that_was_added_while_nothing_came(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    """Spark makes the empty batch that leaves the group's number in the checkpoint, once."""
+    checkpoint = tmp_path / "c"
+    plain = {name: given for name, given in GROUP.items() if name != "group.id"}
+    with Live(spark, root, checkpoint, NOW, **plain) as live:
+        live.finished()
+    for _ in range(2):
+        with Live(spark, root, checkpoint, NOW, **GROUP) as added:
+            added.finished()
+    assert added.batches == {} and wal(checkpoint, 1)["@reset"] == 0
+    assert lags(log) == {("orders", 0): 0, ("orders", 1): 0}
+    reset(log, to=1)
+    with Live(spark, root, checkpoint, NOW, **GROUP) as again:
+        again.finished()
+    assert places(again.rows) == {tp: at[1:] for tp, at in places(live.rows).items()}

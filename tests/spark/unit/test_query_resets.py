@@ -407,6 +407,80 @@ def test_a_checkpoint_without_a_number_or_of_another_group(
     assert other.checkpoint.wal[-1]["@reset"] == 5
 
 
+@pytest.mark.parametrize("now", [False, True])
+@pytest.mark.parametrize("before", [None, "other"])
+def test_a_group_that_was_added_while_nothing_came(
+    log: Any, root: str, running: Any, before: str | None, now: bool
+) -> None:
+    """The run that takes it over leaves its number in the checkpoint before it commits."""
+    fill(log, "orders", {0: 10})
+    plain = {"subscribe": "orders", "startingOffsets": "earliest"}
+    query = running(root, **plain, **({} if before is None else {"group__id": before}))
+    query.drain()
+    query.stop()
+    commit_by_hand(log, "g")
+    reset(log, to=7, partitions=[0])  # Before it takes over: not for this query.
+    first = running(root, query.checkpoint, **GROUP)
+    if now:
+        first.available_now()
+    asked = first.run.next(query.checkpoint.wal[-1], True)
+    first.run._owner.flush()
+    assert committed(log)["orders", 0] == 7, "nothing is in the checkpoint yet"
+    assert first.plan() == asked
+    assert first.checkpoint.wal[-1] == {
+        "orders": {"0": 10, "1": 0}, "@group": "g", "@reset": 1
+    }  # fmt: skip
+    assert first.rows() == []
+    first.checkpoint.done += 1
+    assert first.batch() is None, "one empty batch is enough"
+    assert committed(log) == {("orders", 0): 10, ("orders", 1): 0}
+    first.stop()
+    reset(log, to=4, partitions=[0])
+    again = running(root, query.checkpoint, **GROUP)
+    assert at(again.drain()) == {("orders", 0): [4, 5, 6, 7, 8, 9]}
+    assert committed(log)["orders", 0] == 10
+
+
+def test_a_group_that_was_added_to_a_batch_that_is_run_again(
+    log: Any, root: str, running: Any
+) -> None:
+    fill(log, "orders", {0: 10})
+    query = running(root, subscribe="orders", startingOffsets="earliest")
+    query.plan()
+    first = running(root, query.checkpoint, **GROUP)
+    assert len(first.batch() or []) == 10
+    assert first.plan() is not None
+    # It died before that empty batch was done with.
+    first.run._owner.flush()
+    reset(log, to=4, partitions=[0])
+    again = running(root, query.checkpoint, **GROUP)
+    assert again.batch() == []
+    assert at(again.drain()) == {("orders", 0): [4, 5, 6, 7, 8, 9]}
+
+
+def test_a_table_that_was_wiped_and_reset_while_nothing_came(
+    root: str, running: Any, tmp_path: Path
+) -> None:
+    """The new table's numbers are below the checkpoint's for a while; its resets count."""
+    tables = [str(tmp_path / name) for name in ("first", "second")]
+    log = open_log(Place(root))
+    log.create_topic("orders", partitions=1)
+    fill(log, "orders", {0: 5})
+    first, second = (open_log(Place(root, offsets_table=table)) for table in tables)
+    query = running(root, offsets__table=tables[0], **GROUP)
+    query.drain()
+    for _ in range(3):
+        reset(first, to="earliest")
+    query.drain()
+    again = running(root, query.checkpoint, offsets__table=tables[1], **GROUP)
+    assert again.drain() == []
+    again.stop()
+    assert again.checkpoint.wal[-1]["@reset"] == 0
+    reset(second, to=3)
+    last = running(root, query.checkpoint, offsets__table=tables[1], **GROUP)
+    assert at(last.drain()) == {("orders", 0): [3, 4]}
+
+
 def test_a_table_that_was_wiped_counts_anew(root: str, running: Any, tmp_path: Path) -> None:
     tables = [str(tmp_path / name) for name in ("first", "second")]
     log = open_log(Place(root))
