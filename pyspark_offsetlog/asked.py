@@ -51,6 +51,8 @@ class Place(NamedTuple):
     storage: tuple[tuple[str, Any], ...] = ()
     single_writer: bool = False
     offsets_table: str | None = None
+    root_id: str | None = None
+    """Which root it is: set by who plans, for those who read and write as planned."""
 
     def __repr__(self) -> str:
         return f"Place({safe_url(self.root)!r})"

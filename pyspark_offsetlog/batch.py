@@ -20,7 +20,7 @@ from offsetlog.values import TopicPartition
 
 from . import starts
 from .filters import Narrowed, narrow
-from .logs import open_log
+from .logs import found, open_log
 from .loss import DataLoss
 from .offsets import Positions, Range, split_ranges
 from .options import SourceOptions
@@ -57,7 +57,8 @@ class OffsetLogReader(Traveller, DataSourceReader):
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        log = open_log(options.place)
+        place = found(options.place)
+        log = open_log(place)
         topics = Topics(log, options.subscription)
         topics.look()
         topics.check({})
@@ -74,9 +75,9 @@ class OffsetLogReader(Traveller, DataSourceReader):
         ranges = self._narrowed.apply(log, ranges)
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)
         work = plan_work(log, ranges)
-        out = tasks_of(options.place, work, options.shares_out, options.fail_on_data_loss)
+        out = tasks_of(place, work, options.shares_out, options.fail_on_data_loss)
         send_entries(log, out)
-        return out or [LogPartition(options.place, ())]
+        return out or [LogPartition(place, ())]
 
     @plain_iterator
     def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:

@@ -6,6 +6,9 @@ Invariants:
    micro-batch finds the topic folded.
 2. A process that was forked opens its own: threads and connections don't survive a fork.
 3. At most ``MOST`` stay open; the one that was not used for longest is let go.
+4. Who plans finds out which root lies at a place (``found``) and says its id to the tasks. Whoever
+   is told an id gets a log that keeps to that root: it makes none, and what was folded of another
+   root that lay at the same place is not used for it.
 """
 
 from __future__ import annotations
@@ -21,12 +24,19 @@ from .options import Place
 
 MOST = 16
 _lock = threading.Lock()
-_open: OrderedDict[tuple[int, str], Log] = OrderedDict()
+_Key = tuple[int, str]
+_open: OrderedDict[_Key, Log] = OrderedDict()
+_stay: OrderedDict[_Key, str] = OrderedDict()
+"""Ids of the roots at places that stay what they are."""
+
+
+def _key(place: Place) -> _Key:
+    return os.getpid(), repr(tuple(place))
 
 
 def open_log(place: Place) -> Log:
-    """The log at a place."""
-    key = os.getpid(), repr(tuple(place))
+    """The log at a place; where that says an id, the one of that root alone. Asks nothing."""
+    key = _key(place)
     with _lock:
         log = _open.get(key)
         if log is None:
@@ -36,9 +46,37 @@ def open_log(place: Place) -> Log:
                 offsets_table=place.offsets_table,
                 **dict(place.storage),
             )
-            _open[key] = log
-            while len(_open) > MOST:
-                # Not closed: somebody may be reading from it still.
-                _open.popitem(last=False)
+            if place.root_id is not None:
+                log.keep_to_root(place.root_id)
+            _keep(key, log)
         _open.move_to_end(key)
         return log
+
+
+def found(place: Place) -> Place:
+    """The place with the id of the root that is there now; an error if there is none. On a disk
+    it is read each time, elsewhere once."""
+    key = _key(place)
+    root_id = _stay.get(key)
+    if root_id is not None:
+        return place._replace(root_id=root_id)
+    log = open_log(place)
+    root_id = log.find_root()
+    known = place._replace(root_id=root_id)
+    if getattr(log.store, "stays", False):
+        # One connection is enough, and nobody asks this log again.
+        log.keep_to_root(root_id)
+        with _lock:
+            _open.pop(key, None)
+            _stay[key] = root_id
+            while len(_stay) > MOST:
+                _stay.popitem(last=False)
+            _keep(_key(known), log)
+    return known
+
+
+def _keep(key: _Key, log: Log) -> None:
+    _open[key] = log
+    while len(_open) > MOST:
+        # Not closed: somebody may be reading from it still.
+        _open.popitem(last=False)

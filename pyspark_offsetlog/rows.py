@@ -4,9 +4,12 @@ Invariants:
 
 1. A task reads the columns that the query's schema names, and no others.
 2. A range gives exactly its records or an error that names the file: never fewer, but for
-   what retention or a deletion took since, where ``failOnDataLoss`` is false.
+   what retention or a deletion took since, where ``failOnDataLoss`` is false. What is out of
+   sight was not taken (see ``sight``).
 3. Whoever planned the range may send the plan along; then the topic itself is opened only if
    that plan is old.
+4. Before a task reads anything, it sees that the root on its machine is the one that the driver
+   planned with.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from pyspark.sql.types import StructType
 from offsetlog.client.handle import TopicHandle
 from offsetlog.client.log import Log
 from offsetlog.client.reader import Batch
-from offsetlog.errors import OffsetOutOfRangeError, UnknownTopicError
+from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from offsetlog.format.rows import as_arrow
 from offsetlog.log.fetch import Piece
 
@@ -33,6 +36,7 @@ from .loss import DataLoss
 from .offsets import Range
 from .options import Place
 from .schema import chosen_columns
+from .sight import state_with
 
 BATCH_RECORDS = 16_384
 """Rows that go to the JVM at once: more of them fall out of its caches."""
@@ -64,6 +68,7 @@ class LogPartition(InputPartition):
     def __init__(self, place: Place, work: tuple[Work, ...], fails: bool = True) -> None:
         super().__init__(None)
         self.place = place
+        """With the id of the root."""
         self.work = work
         self.entries: dict[str, dict[int, bytes]] = {}
         """Files of the chains of topics, by their numbers, which the driver has read already."""
@@ -164,6 +169,8 @@ def _even(work: Sequence[Work], most: float) -> Iterator[list[Work]]:
 
 def read(partition: LogPartition, target: Target) -> Iterator[pa.RecordBatch]:
     log = open_log(partition.place)
+    if partition.work:
+        log.see_root()
     lost = DataLoss(partition.fails)
     with ExitStack() as stack:
         if len(partition.work) > 1 or partition.entries:
@@ -194,15 +201,17 @@ def read_range(log: Log, work: Work, target: Target, lost: DataLoss) -> Iterator
                 f"{left} were deleted or taken by retention after that was planned."
             )
             at = left
+        except CorruptLogError:
+            # Files that are not there: the root may have gone meanwhile, which says it better.
+            log.see_root()
+            raise
 
 
 def _left(handle: TopicHandle, partition: int, at: int, end: int) -> int:
-    """From where on records of the range are there still; ``end`` if none are."""
-    try:
-        state = handle.state()
-    except UnknownTopicError:
-        return end
-    if partition >= state.partitions or state.end(partition) < end:
+    """From where on records of the range are there still; ``end`` if the chain says that none
+    are."""
+    state = state_with(handle, partition, end)
+    if not state.alive or state.topic != handle.name or partition >= state.partitions:
         return end
     return min(end, max(at, state.start(partition)))
 

@@ -9,7 +9,8 @@ Invariants:
    that group: what was committed before could be reset, and nobody would know since when.
 3. What is asked of the filesystem while nothing is new is bounded by the poll interval.
 4. Records that are gone are an error with ``failOnDataLoss``, and else a warning; the query
-   goes on with what there is.
+   goes on with what there is. What is out of sight is not gone, and always an error.
+5. A query that cannot see its root or its topics fails before it joins its group.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ from .offsets import (
 from .options import SourceOptions
 from .ownership import IDLE_LOOK, Ownership, moved_since
 from .plainly import warn
+from .sight import state_with
 from .topics import Topics
 
 REMOTE_POLL_MS = 500
@@ -84,6 +86,7 @@ class Run:
         """The first look of this run; the group is taken over."""
         if self.topics.looked:
             return
+        self.log.see_root()
         self.topics.look(missing=True)
         if self.options.group is not None:
             self._owner = Ownership(
@@ -152,6 +155,7 @@ class Run:
         now = self._env.monotonic()
         if now < self._quiet_until:
             return self._nothing(raw)
+        self.log.see_root()
         self.topics.look(fresh=False, missing=True)
         group = self._group(start)
         seeks = {} if group is None else self._seeks(group, followed)
@@ -256,12 +260,14 @@ class Run:
     def _wanted(self, start: QueryOffset, seeks: Positions) -> _Wanted:
         begin: Positions = {}
         until: Positions = {}
-        partitions = self.topics.partitions()
-        for tp in sorted(start.at.keys() - set(partitions)):
+        for tp in sorted(start.at.keys() - set(self.topics.partitions())):
+            if self.topics.may_read(tp) and self.topics.find(tp, start.at[tp]):
+                continue
             self._lost(
                 f"{tp.topic}-{tp.partition} was read up to {start.at[tp]} and is not there, or "
                 "not subscribed to, any more."
             )
+        partitions = self.topics.partitions()
         for tp in partitions:
             later = self._target is not None and tp not in self._target and tp not in start.at
             if later and tp not in seeks:
@@ -281,11 +287,7 @@ class Run:
             )
             return span.start
         if at > span.end:
-            self._lost(
-                f"{tp.topic}-{tp.partition} was read up to {at}, but ends at {span.end}: it was "
-                "removed and made anew."
-            )
-            return span.start
+            state_with(self.topics.handle(tp.topic), tp.partition, at)
         return at
 
     def _limit(
@@ -341,15 +343,11 @@ class Run:
             if tp.partition >= state.partitions or state.end(tp.partition) < to:
                 state = handle.state()
         except UnknownTopicError as error:
+            state_with(handle, tp.partition, to)
             self._lost(f"{tp.topic}-{tp.partition} was to be read up to {to}: {error.message}")
             return None
         if tp.partition >= len(state.parts) or state.end(tp.partition) < to:
-            end = state.end(tp.partition) if tp.partition < len(state.parts) else 0
-            self._lost(
-                f"{tp.topic}-{tp.partition} was to be read up to {to}, but ends at {end}: it was "
-                "removed and made anew."
-            )
-            return None
+            state = state_with(handle, tp.partition, to)
         return state
 
     # --- the rest --------------------------------------------------------------------------

@@ -9,6 +9,8 @@ Invariants:
 3. Nothing is deleted here. A zombie of this driver may still land an entry that names the same
    segments; only the collector knows when nothing can name them any more.
 4. An error says what is known: nothing was written, some topics were, or it may have been.
+5. The entry goes to the root that was planned with, and names no segment that this machine
+   cannot find where looking is free: on a disk. An object store's own answer to a put is as good.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def commit_write(
     if not by_topic:
         return
     sender = own or _sender_of(told, batch_id)
-    log = open_log(place)
+    log = _log_of(place, told)
     done: list[str] = []
     for name in sorted(by_topic):
         try:
@@ -58,6 +60,19 @@ def commit_write(
         except OffsetLogError as error:
             raise _told(error, own, done) from error
         done.append(name)
+
+
+def _log_of(place: Place, messages: Sequence[TaskMessage]) -> Log:
+    roots = {message.root_id for message in messages}
+    if len(roots) > 1:
+        raise InvalidRequestError(
+            f"The tasks of this write were planned with different logs at {place!r}.",
+            "Nothing was written. Write it again.",
+        )
+    log = open_log(place._replace(root_id=roots.pop()))
+    if not getattr(log.store, "stays", False):
+        log.see_root()
+    return log
 
 
 def _warn_of_gap(

@@ -5,6 +5,7 @@ Invariants:
 1. A plan is plain values: Spark carries it to every task.
 2. What can be refused at planning is: the options, the schema, a topic that is not there.
 3. All tasks of a write to one topic use the partition count that the plan saw.
+4. The plan names the root that it saw, and only planning makes one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from offsetlog.client.staged import TopicFacts, facts_of
 from offsetlog.client.writer import Sender
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
 
-from .logs import open_log
+from .logs import found, open_log
 from .options import Place, SinkOptions
 from .sink_rows import Shape, shape_of
 
@@ -28,6 +29,7 @@ CREATE = "Create it, or set the option createTopicPartitions to the partitions t
 
 class Plan(NamedTuple):
     place: Place
+    """With the id of the root."""
     shape: Shape
     create_partitions: int | None
     topic: TopicFacts | None
@@ -46,12 +48,14 @@ def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> Plan:
             "Leave them out; they are for df.write, for example in foreachBatch.",
         )
     shape = shape_of(schema, options.topic is not None)
-    log = open_log(options.place)
+    if options.create_partitions is not None:
+        open_log(options.place).make_root()
+    # That there is no log is said before any row is read.
+    place = found(options.place)
+    log = open_log(place)
     facts = None
     if options.topic is not None:
         facts = look_up(log, options.topic, options.create_partitions)
-    elif options.create_partitions is None:
-        log.root_id  # noqa: B018 - that there is no log is said before any row is read
     sender, spread = None, 0
     if not streaming and options.txn is not None:
         sender = Sender(options.txn[0], options.txn[1], False, True)
@@ -60,13 +64,11 @@ def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> Plan:
         # Nobody can ask for this write again, so its id need not be remembered for ever.
         app = log.env.new_id()
         sender, spread = Sender(app, 0, True, True), int(app[:8], 16)
-    return Plan(options.place, shape, options.create_partitions, facts, sender, spread)
+    return Plan(place, shape, options.create_partitions, facts, sender, spread)
 
 
 def look_up(log: Log, name: str, create_partitions: int | None) -> TopicFacts:
     """What the topic is now; it is created if it is not there and that is wanted."""
-    if create_partitions is None:
-        log.root_id  # noqa: B018 - a root that is not there is named as such
     handle = log.topic_handle(name)
     try:
         return facts_of(handle)

@@ -6,6 +6,8 @@ Invariants:
 2. What all tasks send in messages is bounded, however many tasks there are.
 3. A task that is run twice writes twice, and only the message of one run is committed: what
    the other wrote is never named, and the collector removes it.
+4. Before a task reads or writes anything of the log, it sees that the root on its machine is the
+   one that the driver planned with. What travels in its message needs no root.
 """
 
 from __future__ import annotations
@@ -38,9 +40,13 @@ BATCH_ID = "streaming.sql.batchId"
 class TaskMessage(WriterCommitMessage):
     """What a task tells the driver: plain values, which only Spark pickles."""
 
-    def __init__(self, query: str | None, shares: tuple[Share, ...]) -> None:
+    def __init__(
+        self, query: str | None, shares: tuple[Share, ...], root_id: str | None = None
+    ) -> None:
         self.query = query
         self.shares = shares
+        self.root_id = root_id
+        """Of the root that they are staged for."""
 
     def __repr__(self) -> str:
         return f"TaskMessage({', '.join(share.topic for share in self.shares)})"
@@ -69,7 +75,7 @@ def run_task(plan: Plan, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
                 stages.spill()
         if stages.weight > message_limit(task):
             stages.spill()
-        return TaskMessage(query, stages.shares())
+        return TaskMessage(query, stages.shares(), plan.place.root_id)
 
 
 class _Stages:
@@ -77,6 +83,7 @@ class _Stages:
 
     def __init__(self, plan: Plan, spread: int) -> None:
         self._plan = plan
+        self._log = open_log(plan.place)
         self._spread = spread
         self._stages: dict[str, Stage] = {}
         self._append_time: dict[str, bool] = {}
@@ -99,13 +106,16 @@ class _Stages:
         self.weight += stage.weight - before
 
     def _stage(self, name: str) -> Stage:
-        self._log = log = open_log(self._plan.place)
-        facts = self._plan.topic or look_up(log, name, self._plan.create_partitions)
+        log, facts = self._log, self._plan.topic
+        if facts is None:
+            log.see_root()
+            facts = look_up(log, name, self._plan.create_partitions)
         self._append_time[name] = facts.settings.log_append_time
         self._stages[name] = stage = Stage(log.store, facts, log.env, self._spread, self._pool)
         return stage
 
     def spill(self) -> None:
+        self._log.see_root()
         for stage in self._stages.values():
             stage.spill()
         self.weight = 0

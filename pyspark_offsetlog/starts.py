@@ -114,6 +114,9 @@ def _committed(
     out: Positions = {}
     for tp in partitions:
         known, span = positions.get(tp), _span(topics, tp)
+        if known is not None and known.offset > span.end:
+            topics.find(tp, known.offset)
+            span = _span(topics, tp)
         if known is not None and not span.start <= known.offset <= span.end:
             lost(
                 f"The group {options.group!r} stands at {known.offset} of {tp.topic}-"

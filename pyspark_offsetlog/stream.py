@@ -32,7 +32,7 @@ from offsetlog.errors import InvalidRequestError
 
 from . import options as given
 from . import tables
-from .logs import open_log
+from .logs import found, open_log
 from .loss import DataLoss
 from .plainly import plain_iterator, plainly
 from .rows import (
@@ -90,6 +90,7 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
                 )
             options = given.source_options(self._given, True)
             chosen_columns(self._schema)
+            options = options._replace(place=found(options.place))
             self._live = Run(open_log(options.place), options)
             _leave_when_terminated()
         return self._live

@@ -28,7 +28,7 @@ from offsetlog.values import check_name, did_you_mean
 
 from .asked import Place
 from .given import Given
-from .logs import open_log
+from .logs import found, open_log
 from .plainly import plain_iterator, plainly
 from .travel import Traveller
 
@@ -182,10 +182,12 @@ class TableReader(Traveller, DataSourceReader):
 
     @plainly
     def partitions(self) -> Sequence[InputPartition]:
-        open_log(self._wanted.place).root_id  # noqa: B018 - said here, it is one line for the user
-        return [InputPartition(0)]
+        # A root that is not there is said here: it is one line for the user.
+        return [InputPartition(found(self._wanted.place).root_id)]
 
     @plain_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        rows = read_table(open_log(self._wanted.place), self._wanted.table, self._wanted.group)
+        log = open_log(self._wanted.place._replace(root_id=partition.value))
+        log.see_root()
+        rows = read_table(log, self._wanted.table, self._wanted.group)
         yield from rows.select(self._columns).to_batches(max_chunksize=16_384)

@@ -3,7 +3,8 @@
 Invariants:
 
 1. A topic that ``subscribe`` or ``assign`` names must be there when a query starts. A pattern
-   finds within names, as in Kafka, and takes in topics that come later.
+   finds within names, as in Kafka, and takes in topics that come later. A named topic that was
+   deleted is one that the chain says so of; without a first entry it is not in sight.
 2. An idle look costs one request for each topic, and one listing for a pattern. Folders in
    which a pattern found no topic of its own are passed over for a while, unless one of that
    name is expected (``expect``).
@@ -22,6 +23,7 @@ from offsetlog.log.state import State
 from offsetlog.values import TopicPartition
 
 from .options import Subscription
+from .sight import state_with
 
 LOOK_AGAIN = 30.0
 """Seconds after which a folder whose topic did not match is looked at again."""
@@ -53,14 +55,14 @@ class Topics:
 
     def look(self, fresh: bool = True, missing: bool = False) -> dict[str, State]:
         """The state of each topic. ``fresh=False`` is one request for each where nothing is
-        new. With ``missing``, a named topic that is not there is left out."""
+        new. With ``missing``, a named topic that was deleted is left out."""
         found: dict[str, State] = {}
         for topic in self._matching() if self._pattern is not None else self._names:
             handle = self.handle(topic)
             try:
                 found[topic] = handle.state() if fresh else self._glance(topic, handle)
             except UnknownTopicError:
-                if not missing and self._pattern is None:
+                if self._pattern is None and not (missing and handle.chain.state.tip):
                     raise
                 self._folders = {f: name for f, name in self._folders.items() if name != topic}
         self.states, self.looked = found, True
@@ -89,6 +91,15 @@ class Topics:
             return self._pattern.search(tp.topic) is not None
         assigned = self._subscription.assigned
         return tp in assigned if assigned else tp.topic in self._names
+
+    def find(self, tp: TopicPartition, end: int) -> bool:
+        """Whether a partition that was read up to ``end``, and was not seen by the last look, is
+        there all the same; False if the chain says that it is gone."""
+        state = state_with(self.handle(tp.topic), tp.partition, end)
+        there = state.alive and state.topic == tp.topic and tp.partition < state.partitions
+        if there:
+            self.states[tp.topic] = state
+        return there
 
     def partitions(self) -> list[TopicPartition]:
         """All that is read of the topics as they were last looked at."""
@@ -126,7 +137,7 @@ class Topics:
     def _matching(self) -> Iterable[str]:
         """Names of the topics that the pattern finds, by one listing of the root."""
         assert self._pattern is not None
-        self._log.root_id  # noqa: B018 - a root that is not there is an error, not an empty list
+        self._log.see_root()  # A root that is not there is an error, not an empty list.
         now = self._log.env.monotonic()
         out = []
         for folder in sorted(f for f in self._log.store.folders("") if f[:1] not in "._"):

@@ -6,10 +6,13 @@ Invariants:
    format is refused by name.
 2. One handle and one appender for each topic: all threads of the program share them.
 3. A root that is not there is an error for whoever wants to read it, never an empty result.
+4. A log that keeps to a root (``keep_to_root``) makes none, and creates nothing in another one
+   that is met at its address: a disk may be unmounted, or not be mounted on every machine.
 """
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -66,6 +69,8 @@ class Log:
         self._lock = threading.RLock()
         self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="offsetlog")
         self._root_id: str | None = None
+        self._kept_root: str | None = None
+        self._root_was_seen = False
         self._offsets_place = offsets_table
         self._offsets: OffsetsTable | None = None
         self._pulses: Pulses | None = None
@@ -81,14 +86,59 @@ class Log:
     def root_id(self) -> str:
         """The id that the root got when it was made."""
         if self._root_id is None:
-            data = self.store.get(names.ROOT_FILE, 0, admin.ROOT_BYTES + 1)
-            if data is None:
-                raise InvalidRequestError(
-                    f"There is no log at {self.url}.",
-                    "Check the address, or make one by creating its first topic.",
-                )
-            self._root_id = self._check_root(data)
+            self._root_id = self.find_root()
         return self._root_id
+
+    def find_root(self) -> str:
+        """The id of the root that is there now, whichever it is."""
+        data = self.store.get(names.ROOT_FILE, 0, admin.ROOT_BYTES + 1)
+        if data is None:
+            raise InvalidRequestError(
+                f"There is no log at {self.url}.",
+                "Check the address, or make one by creating its first topic.",
+            )
+        return self._check_root(data)
+
+    def keep_to_root(self, root_id: str) -> None:
+        """This log is the one with that id, as this or another machine saw it: from now on no
+        root is made, and on a disk nothing is created in another one. Asks nothing yet."""
+        if self._kept_root == root_id:
+            return
+        if self._kept_root is not None:
+            raise AssertionError("a log keeps to one root")
+        self._root_id = self._kept_root = root_id
+        keep_to = getattr(self.store, "keep_to", None)
+        if keep_to is not None:
+            keep_to(names.ROOT_FILE, self._check_kept)
+
+    def see_root(self) -> None:
+        """Raise unless this log's root is in sight. What an address on the network means does not
+        change while the process lives, so there it is asked for once; a disk may go at any time,
+        so there the root's file is read each time."""
+        if self._root_was_seen and getattr(self.store, "stays", False):
+            return
+        if self._kept_root is None and self._root_id is None:
+            self._root_id = self.find_root()
+            return
+        self._check_kept(self.store.get(names.ROOT_FILE, 0, admin.ROOT_BYTES + 1))
+        self._root_was_seen = True
+
+    def _check_kept(self, data: bytes | None) -> None:
+        kept, host = self._kept_root or self._root_id, socket.gethostname()
+        where = f"{self.url}, as the machine {host} sees it"
+        if data is None:
+            raise StorageError(
+                f"The log {kept} is not at {where}: there is no {names.ROOT_FILE}.",
+                "Nothing was written there. Mount its disk on that machine, or put the log where "
+                "all machines reach it under one address.",
+            )
+        found = self._check_root(data)
+        if found != kept:
+            raise StorageError(
+                f"Another log than {kept} is at {where}: {found}.",
+                "Nothing was written there. All machines must reach the same log under this "
+                "address: put it on an object store or a shared disk.",
+            )
 
     def _check_root(self, data: bytes) -> str:
         what = f"{self.url}/{names.ROOT_FILE}"
@@ -100,7 +150,10 @@ class Log:
             )
         return str(told["id"])
 
-    def _make_root(self) -> None:
+    def make_root(self) -> None:
+        """Make the root's own file, if it is not there and this log may be anywhere."""
+        if self._kept_root is not None:
+            return
         if self.store.get(names.ROOT_FILE, 0, 1) is not None:
             return
         if not self.store.is_local:
@@ -127,7 +180,7 @@ class Log:
         check_name(name)
         admin.check_partitions(partitions)
         admin.check_config(config)
-        self._make_root()
+        self.make_root()
         handle = self._fresh_handle(name)
         admin.create(handle, partitions, config)
         return Topic(handle)

@@ -44,7 +44,7 @@ class SegmentFiles:
     ) -> None:
         self._store = store
         self._folder = folder
-        self._env = env
+        self.env = env
         self._pool = pool
 
     def write(self, table: pa.Table, partition: int, born: int, compression: str) -> SegmentRef:
@@ -57,19 +57,30 @@ class SegmentFiles:
     ) -> tuple[SegmentRef, EncodedSegment]:
         """A segment that is still to be ``put``."""
         encoded = segments.encode(table, compression)
-        return encoded.ref(born, self._env.new_id()), encoded
+        return encoded.ref(born, self.env.new_id()), encoded
 
     def put(self, partition: int, ref: SegmentRef, encoded: EncodedSegment) -> None:
         as_it_is = getattr(self._store, "takes_buffers", False)
         data: Any = encoded.buffer if as_it_is else encoded.data
         self._store.put(str(segment_name(self._folder, partition, ref)), data)
 
+    def name_of(self, part: Part) -> str:
+        assert part.segment is not None
+        return str(segment_name(self._folder, part.partition, part.segment))
+
+    def is_there(self, part: Part) -> bool:
+        """Whether the part's segment is there as it was written. Only a disk is asked."""
+        if not self._store.is_local:
+            return True
+        found = self._store.info(self.name_of(part))
+        return found is not None and part.segment is not None and found.size == part.segment.size
+
     def copy(self, partition: int, ref: SegmentRef, born: int) -> SegmentRef | None:
         """The same segment under a new name; None when it is not there any more."""
         data = self._store.get(str(segment_name(self._folder, partition, ref)), 0, ref.size + 1)
         if data is None:
             return None
-        made = ref._replace(born=born, uid=self._env.new_id())
+        made = ref._replace(born=born, uid=self.env.new_id())
         self._store.put(str(segment_name(self._folder, partition, made)), data)
         return made
 

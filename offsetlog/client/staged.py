@@ -8,10 +8,14 @@ Invariants:
    removed by the collector, and by nobody else.
 3. Rows of one process keep their order within a partition.
 4. What a ``Stage`` holds in memory is what was added since its last ``spill``.
+5. Who appends the entry on a disk finds each segment of others that it names first: a machine may
+   see another disk at the same path. Elsewhere a store that answered a put is believed, since a
+   look would be a request for each segment.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
@@ -53,6 +57,9 @@ RECORD_WEIGHT = 32
 """What a record weighs besides its key and value."""
 COPIES = 4
 """Segments that are copied side by side."""
+LOOKS, LOOK_SECONDS = 5, 0.1
+"""For a segment that is not there: a network disk may show a new folder late. Each pause is twice
+the last, three seconds in all."""
 MOST_SEGMENTS = 250_000
 """Segments that one entry may name: below what a reader takes of JSON."""
 
@@ -235,6 +242,8 @@ class Staged:
         self.digest: str = xxhash.xxh3_64_hexdigest(seed.encode())
 
     def parts(self, files: SegmentFiles, state: State) -> tuple[Part, ...]:
+        if not self._told:
+            self._find(files, state)
         if self._told:
             fresh: list[Part] = []
             # A few at a time: each is in memory while it is copied.
@@ -251,6 +260,25 @@ class Staged:
 
     def inline(self) -> pa.Table:
         raise AssertionError("all of it is in segments")
+
+    def _find(self, files: SegmentFiles, state: State) -> None:
+        """That the segments of others are there. Those that the collector may take are left out:
+        they are copied, and then it is said what became of them."""
+        missing = [p for p in self._parts if p.segment and p.segment.born >= state.horizon]
+        for look in range(LOOKS + 1):
+            missing = [part for part in missing if not files.is_there(part)]
+            if not missing:
+                return
+            if look < LOOKS:
+                files.env.sleep(LOOK_SECONDS * 2**look)
+        name = files.name_of(missing[0])
+        raise StorageError(
+            f"Of {len(self._parts)} segments that were written for topic {self._topic!r}, "
+            f"{len(missing)} are not there as the machine {socket.gethostname()} sees it, "
+            f"{name} among them. Nothing was appended.",
+            "All machines must reach the same log under its address: put it on an object store "
+            "or a shared disk.",
+        )
 
     def _fresh(self, files: SegmentFiles, state: State, part: Part) -> Part:
         """The part with a segment that the collector does not want."""

@@ -11,6 +11,9 @@
 5. Before the first write of this process into a folder, the names of it and of the folders
    above it are made durable, whoever made them.
 6. A fork is harmless: nothing here is a lock or a position in a file.
+7. A store that keeps to a root (``keep_to``) creates nothing anywhere else: not below a mount
+   point whose disk is gone, nor in another folder that was put in the root's place. The root is
+   known by its mark before anything is made in it, and from then on by its open folder.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import TypeVar
 from offsetlog.errors import (
     InvalidRequestError,
     OffsetLogError,
+    StorageError,
     UnsafeFilesystemError,
 )
 from offsetlog.storage import faults
@@ -42,11 +46,13 @@ from offsetlog.storage.local_files import (
     check_is_file,
     entries,
     make_root,
+    read_mark,
     read_range,
     read_view,
     remove,
     step,
     symlink_error,
+    sync_above,
     written,
 )
 from offsetlog.storage.paths import (
@@ -131,7 +137,8 @@ class _Errors:
 
 
 class LocalStore:
-    """A root on a local disk. It may not exist yet: the first write makes it."""
+    """A root on a local disk. It may not exist yet: the first write makes it, unless the store
+    was told which root it keeps to."""
 
     is_local = True
     takes_buffers = True
@@ -147,6 +154,14 @@ class LocalStore:
         self._known: dict[str, Folder] = {}
         self._unnamed = unnamed_temporaries and bool(TMPFILE) and os.path.isdir("/proc/self/fd")
         self._redact = Redactor()
+        self._mark: tuple[str, Callable[[bytes | None], None]] | None = None
+        self._proven: Folder | None = None
+
+    def keep_to(self, name: str, check: Callable[[bytes | None], None]) -> None:
+        """From now on create nothing but in the root whose file ``name`` passes ``check``, which
+        raises what is to be said of any other. The root itself is not made any more."""
+        self._mark, self._proven = (name, check), None
+        self._known.clear()
 
     # -- writing
 
@@ -278,6 +293,7 @@ class LocalStore:
 
     def close(self) -> None:
         self._known.clear()
+        self._proven = None
 
     # -- folders
 
@@ -321,12 +337,16 @@ class LocalStore:
         return known.identity == (now.st_dev, now.st_ino)
 
     def _walk(self, folder: str, create: bool) -> Folder | None:
-        if create:
+        if create and self._mark is None:
             make_root(self._root)
         try:
             at = Folder(os.open(self._root, FOLDER))
         except FileNotFoundError:
+            if create:
+                self._prove(None)
             return None
+        if create:
+            self._prove(at)
         done = ""
         for part in folder.split("/") if folder else ():
             done = join(done, part)
@@ -339,6 +359,22 @@ class LocalStore:
             self._known.pop(old, None)
         self._known[folder] = at
         return at
+
+    def _prove(self, root: Folder | None) -> None:
+        """That this folder is the root which is kept to. It stays open, so that nothing else can
+        be taken for it: neither its number nor its disk's is given again meanwhile."""
+        if self._mark is None:
+            return
+        proven = self._proven
+        if root is not None and proven is not None and proven.identity == root.identity:
+            return
+        name, check = self._mark
+        found = None if root is None else read_mark(root, name)
+        check(found)
+        if root is None:
+            raise StorageError(f"{self.url} is not there any more.", "Mount its disk again.")
+        sync_above(self._root)
+        self._proven = root
 
     def _forget(self, folder: str) -> None:
         for known in list(self._known):

@@ -23,6 +23,7 @@ WRITE = os.O_WRONLY | getattr(os, "O_CLOEXEC", 0)
 TMPFILE = getattr(os, "O_TMPFILE", 0)
 HAS_OPEN_FOLDERS = bool(getattr(os, "O_DIRECTORY", 0)) and os.open in os.supports_dir_fd
 _CHUNK = 1 << 30
+MARK_BYTES = 1 << 16
 NO_TMPFILE = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 
@@ -158,11 +159,32 @@ def make_root(root: str) -> None:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder) from None
     for folder in {os.path.dirname(root), *map(os.path.dirname, missing)}:
-        try:
-            above = Folder(os.open(folder, FOLDER))
-        except PermissionError:
-            continue  # A folder that we can't read was not made by us.
-        os.fsync(above.fd)
+        _sync_folder(folder)
+
+
+def sync_above(root: str) -> None:
+    """Make the name of a root durable, whoever made it."""
+    _sync_folder(os.path.dirname(root))
+
+
+def _sync_folder(folder: str) -> None:
+    try:
+        above = Folder(os.open(folder, FOLDER))
+    except PermissionError:
+        return  # A folder that we can't read was not made by us.
+    os.fsync(above.fd)
+
+
+def read_mark(root: Folder, name: str) -> bytes | None:
+    """The small file that tells one root from another; None if there is none."""
+    try:
+        fd = os.open(name, READ, dir_fd=root.fd)
+    except FileNotFoundError:
+        return None
+    try:
+        return read_range(fd, 0, MARK_BYTES)
+    finally:
+        os.close(fd)
 
 
 def step(at: Folder, part: str, name: str, create: bool) -> Folder | None:

@@ -33,6 +33,7 @@ class Page(NamedTuple):
 class ObjectStore(FsspecStore, ABC):
     """A root in a bucket or container."""
 
+    stays = True
     delete_together = 1000
     """How many files one request may delete."""
 

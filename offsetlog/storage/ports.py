@@ -56,7 +56,12 @@ class Offer(Protocol):
 
 
 class Store(Protocol):
-    """A root directory on some filesystem."""
+    """A root directory on some filesystem.
+
+    Two more things a store may have. With a true ``stays`` its address means the same place for
+    as long as the process lives, as one on the network does and a mount point does not; so the
+    root need not be looked for again. ``keep_to(name, check)`` lets it create nothing but in the
+    root whose file ``name`` passes ``check``."""
 
     url: str
     """Where the root is, fit to be shown: without secrets."""

@@ -48,6 +48,8 @@ class Found(NamedTuple):
 class SharedDiskStore(FsspecStore):
     """A root on a server's disk; a backend says how its server is asked."""
 
+    stays = True
+
     def __init__(self, protocol: str, root: str, url: str, options: dict[str, object]) -> None:
         # An instance of our own: fsspec would hand a broken connection to everybody.
         super().__init__(protocol, root, url, {**options, "skip_instance_cache": True})

@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST = {"requests_spark_plan": 8}
-"""One of them looks whether the chain reaches its newest snapshot."""
+MOST = {"requests_spark_plan": 9}
+"""One of them looks whether the chain reaches its newest snapshot; one reads the root's id, which
+the tasks compare with what they see, and which a process that plans again has."""
 
 
 def test_requests_of_a_plan_do_not_grow(tmp_path: Path) -> None:

@@ -12,9 +12,17 @@ import pytest
 from engine import Checkpoint, Engine, fresh_root
 from sink_tools import ROWS, FakeContext, roots
 
+from offsetlog.client import staged
 from offsetlog.client.log import Log
-from pyspark_offsetlog import logs, sink_commit, sink_task
+from pyspark_offsetlog import logs, sight, sink_commit, sink_task
 from tests.client.scripted import ScriptedStore, quick_env
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in sight is not waited for."""
+    monkeypatch.setattr(sight, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(staged, "LOOK_SECONDS", 0.001)
 
 
 @pytest.fixture
