@@ -5,7 +5,8 @@ Invariants:
 1. A position is the offset of the next record that ``poll`` gives. It moves only by ``poll``
    and by ``seek``; a poll that does not return, be it by Ctrl-C, moves nothing: its records are
    given by the next one, and no commit names them. Committed is the next offset to read, too.
-2. A partition found after subscribing is read from its start, so none of its records is missed.
+2. A partition found after subscribing is read from its start, so none of its records is missed;
+   with a group, one that was added while the group had a member or a position in its topic.
 3. Without a group nothing is committed. With one, ``poll`` first does what the group asks for:
    commits by itself if it is time, gives partitions up, takes new ones, follows resets.
 4. A ``with`` block that ends by an exception commits nothing new, and leaves the group.

@@ -55,8 +55,8 @@ class Worker(Committer):
         self._look_every = LOCAL_LOOK if self._table.port.is_local else REMOTE_LOOK
         self.callbacks = Callbacks()
         self._joined = 0
-        self._counts: dict[str, int] = {}
         self._starts: dict[TopicPartition, int | None] = {}
+        self._added: set[TopicPartition] = set()
         self._leaving: dict[TopicPartition, int | None] = {}
         self._heart: Pulse | None = None
 
@@ -117,7 +117,6 @@ class Worker(Committer):
             self.member, self._joined = member, known.joined
             self._generation = group.generation
             self._adopt(group)
-            self._counts = {topic: view.partitions for topic, view in views.items()}
             self._seen = None
             self._heart = Pulse(
                 self.group, member, known.joined, client, self._settings.timing, env.monotonic()
@@ -143,8 +142,6 @@ class Worker(Committer):
             Topics(self.group, views),
             Join(self.group, self.member, self._said(), self._generation),
         )
-        for topic, view in views.items():
-            self._counts.setdefault(topic, view.partitions)
 
     def _views(self) -> dict[str, TopicView]:
         views = {}
@@ -246,6 +243,10 @@ class Worker(Committer):
     def _begin_at(self, tp: TopicPartition, group: Group) -> None:
         position = group.positions.get(tp)
         self._starts[tp] = None if position is None else position.offset
+        if group.is_added(tp):
+            self._added.add(tp)
+        else:
+            self._added.discard(tp)
         self._cursor.add(tp)
         if position is not None:
             self._saved[tp] = position.offset
@@ -297,6 +298,7 @@ class Worker(Committer):
             self._leaving.pop(tp, None)
             self._saved.pop(tp, None)
             self._starts.pop(tp, None)
+            self._added.discard(tp)
 
     def _lost(self, error: FencedError) -> None:
         """Put out: nothing that was held is ours, and nothing of it may be committed."""
@@ -323,8 +325,8 @@ class Worker(Committer):
         check_partition(state, tp.partition)
         part = state.parts[tp.partition]
         committed = self._starts.get(tp)
-        if committed is None and tp.partition >= self._counts.get(tp.topic, tp.partition + 1):
-            # It was added while this worker was there: none of its records is missed.
+        if committed is None and tp in self._added:
+            # It was added while the group was there: none of its records is missed.
             return part.start
         start = starting_offset(
             self.group, tp, committed, Span(part.start, part.end), self._settings.policy

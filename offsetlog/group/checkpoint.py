@@ -69,6 +69,7 @@ def _group(group: Group) -> Plain:
             for name, m in sorted(group.members.items())
         },
         "topics": {topic: list(view) for topic, view in sorted(group.topics.items())},
+        "added_from": dict(sorted(group.added_from.items())),
         "targets": _by_topic(group.targets, lambda target: target),
         "holders": _by_topic(group.holders, list),
         "positions": _by_topic(group.positions, list),
@@ -96,6 +97,7 @@ def _read_group(name: str, data: _Reader) -> Group:
         resets=data.number("resets"),
         members={n: _read_member(n, m) for n, m in data.items("members")},
         topics={t: _tuple(TopicView, v, "ii") for t, v in data.items("topics")},
+        added_from=dict(data.numbers("added_from")) if data.has("added_from") else {},
         targets=data.partitions("targets", lambda v: _value(v, "s")),
         holders=data.partitions("holders", lambda v: _tuple(Held, v, "si")),
         positions=data.partitions("positions", lambda v: _tuple(Position, v, "isi?isi")),
@@ -175,6 +177,9 @@ class _Reader:
 
     def items(self, name: str) -> list[tuple[str, object]]:
         return sorted(_Reader(self.raw(name))._data.items())
+
+    def numbers(self, name: str) -> list[tuple[str, int]]:
+        return [(key, _value(value, "i")) for key, value in self.items(name)]
 
     def partitions(self, name: str, read: Callable[[object], T]) -> dict[Partition, T]:
         out: dict[Partition, T] = {}

@@ -7,7 +7,9 @@ Rules of this module:
    the end of a version is held by its target from then on: nobody has to take it.
 3. The generation grows by one in each version that changes members, their subscriptions, or
    a partition count that they read.
-4. A draft is private to one fold. ``frozen`` gives the value, and shares with the group it
+4. What a group did not know of a topic when it had a member or a position in it, it counts as
+   added (``added_from``), until it has neither there.
+5. A draft is private to one fold. ``frozen`` gives the value, and shares with the group it
    was made from whatever did not change.
 """
 
@@ -50,6 +52,7 @@ class Draft:
         self.resets = group.resets
         self.members = dict(group.members)
         self.topics = dict(group.topics)
+        self.added_from = dict(group.added_from)
         self.targets = dict(group.targets)
         self.holders = dict(group.holders)
         self.positions = dict(group.positions)
@@ -71,6 +74,9 @@ class Draft:
             resets=self.resets,
             members=was.members if was.members == self.members else dict(self.members),
             topics=was.topics if was.topics == self.topics else dict(self.topics),
+            added_from=was.added_from
+            if was.added_from == self.added_from
+            else dict(self.added_from),
             targets=was.targets if was.targets == self.targets else dict(self.targets),
             holders=was.holders if was.holders == self.holders else dict(self.holders),
             positions=dict(self.positions),
@@ -151,15 +157,26 @@ class Draft:
         assert view is not None and fact.topic is not None  # judged
         before = self.topics.get(fact.topic)
         self.topics[fact.topic] = view
+        placed = [p for topic, p in self.positions if topic == fact.topic]
+        if placed or self.reads(fact.topic):
+            known = max((p + 1 for p in placed), default=0)
+            known = max(known, before.partitions if before is not None else 0)
+            first = self.added_from.get(fact.topic, known)
+            # Fewer than before: it was deleted, and what comes then is new.
+            self.added_from[fact.topic] = min(first, view.partitions)
+        else:
+            self.added_from.pop(fact.topic, None)
         if (before is None or before.partitions != view.partitions) and self.reads(fact.topic):
             self._changed = True
 
     def delete(self, fact: Fact) -> None:
         if fact.topic is not None:
             del self.positions[partition_of(fact)]
+            if all(topic != fact.topic for topic, _ in self.positions):
+                self.added_from.pop(fact.topic, None)
             return
         self.alive = False
-        self.positions, self.gone, self.active_at = {}, (), 0
+        self.positions, self.added_from, self.gone, self.active_at = {}, {}, (), 0
 
     def _put(self, fact: Fact) -> None:
         assert fact.offset is not None  # judged

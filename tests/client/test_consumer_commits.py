@@ -138,14 +138,21 @@ def test_seek_by_offset_and_by_time(log):
             consumer.seek(("orders", 0), 11)
 
 
+CONSUMER = {
+    f"offsetlog.client.{name}"
+    for name in ("consumer", "cursor", "worker", "committer", "handed", "records", "reader")
+}
+
+
 def interrupted_at(line, work):
-    """What ``work`` gives if Ctrl-C comes at so many lines of the library into it, or None: then
-    it was interrupted; and how many lines it had."""
+    """What ``work`` gives if Ctrl-C comes at so many lines into it, or None: then it was
+    interrupted. Only lines of the consumer itself count: a trace, unlike a signal, would also
+    raise between the end of a ``with`` block and the release of its lock."""
     met = 0
 
     def step(frame, event, arg):
         nonlocal met
-        if event == "line" and "/offsetlog/" in frame.f_code.co_filename:
+        if event == "line" and frame.f_globals["__name__"] in CONSUMER:
             met += 1
             if met == line:
                 raise KeyboardInterrupt
@@ -153,9 +160,9 @@ def interrupted_at(line, work):
 
     sys.settrace(step)
     try:
-        return work(), met
+        return work()
     except KeyboardInterrupt:
-        return None, met
+        return None
     finally:
         sys.settrace(None)
 
@@ -176,7 +183,8 @@ def test_ctrl_c_anywhere_inside_a_poll_commits_nothing_that_was_not_given(log, a
     fill(log, partitions=2, records=40)
     read = (lambda c, n: c.poll_arrow(0.0, n)) if arrow else (lambda c, n: c.poll(0.0, n))
     places_ = [("orders", 0), ("orders", 1)]
-    line, uninterrupted, stride = 1, False, 7 if member else 2
+    local = log.store.is_local  # There a look takes longer, and the code is the same.
+    line, uninterrupted, stride = 1, False, 17 if local else 1
     while not uninterrupted:
         for goes_on in (False, True):
             consumer = log.consumer(f"g{line}{goes_on}", auto_offset_reset="earliest")
@@ -185,7 +193,7 @@ def test_ctrl_c_anywhere_inside_a_poll_commits_nothing_that_was_not_given(log, a
             else:
                 consumer.assign(places_)
             first = rows_of(read(consumer, 5))
-            given, _ = interrupted_at(line, lambda c=consumer: read(c, 13))
+            given = interrupted_at(line, lambda c=consumer: read(c, 13))
             uninterrupted = given is not None
             seen = {tp: first.get(tp, []) + rows_of(given or {}).get(tp, []) for tp in places_}
             while goes_on and (more := rows_of(read(consumer, 4))):

@@ -96,6 +96,59 @@ def test_partitions_that_are_added_are_read_from_their_start(log):
         assert sorted((r.partition, r.offset) for r in got) == [(0, 3), (1, 0), (2, 0)]
 
 
+def test_a_partition_that_was_added_is_read_from_its_start_by_whoever_gets_it(log):
+    """A sees it come, and B, which was not there yet, gets it."""
+    fill(log, partitions=1, records=3)
+    with log.consumer("billing", ["orders"]) as one:
+        assert one.poll() == []
+        log.topic("orders").alter(partitions=2)
+        fill(log, partitions=2, records=10)
+        with log.consumer("billing", ["orders"]) as two:
+            settle(one, two, until=lambda: len(places(one)) == len(places(two)) == 1)
+            got = [(r.partition, r.offset) for w in (one, two) for r in drain(w, 1.0)]
+            assert {o for p, o in got if p == 1} == set(range(5)), "none of its records is missed"
+            assert {o for p, o in got if p == 0} <= set(range(3, 8))
+
+
+@pytest.mark.parametrize("seen", [False, True], ids=["while nobody was there", "seen"])
+def test_a_partition_that_was_added_before_a_restart_is_read_from_its_start(log, seen):
+    fill(log, partitions=1, records=3)
+    with log.consumer("billing", ["orders"]) as first:
+        assert first.poll() == []
+        if seen:
+            log.topic("orders").alter(partitions=2)
+            settle(first, until=lambda: len(places(first)) == 2)
+            first.commit({("orders", 0): 3})
+            first._worker._settings = first._worker._settings._replace(auto_commit=False)
+    if not seen:
+        log.topic("orders").alter(partitions=2)
+    fill(log, partitions=2, records=10)
+    with log.consumer("billing", ["orders"]) as again:
+        assert sorted((r.partition, r.offset) for r in drain(again, 1.0)) == [
+            *((0, o) for o in range(3, 8)), *((1, o) for o in range(5))
+        ]  # fmt: skip
+
+
+def test_a_group_that_is_new_begins_where_its_policy_says(log):
+    """Partitions that were added before it came, or after it was deleted, are not added ones."""
+    fill(log, partitions=1, records=3)
+    with log.consumer("billing", ["orders"]) as first:
+        assert first.poll() == []
+    log.topic("orders").alter(partitions=2)
+    with log.consumer("billing", ["orders"]) as first:
+        assert first.poll() == []
+    fill(log, partitions=2, records=10)
+    log.group("billing").delete()
+    with log.consumer("billing", ["orders"]) as anew, log.consumer("audit", ["orders"]) as other:
+        assert anew.poll() == other.poll() == []
+        assert [anew.position(("orders", p)) for p in range(2)] == [8, 5]
+    log.topic("orders").alter(partitions=3)
+    log.group("billing").delete_offsets("orders")
+    fill(log, partitions=3, records=3)
+    with log.consumer("billing", ["orders"]) as after:
+        assert after.poll() == []
+
+
 def test_a_topic_deleted_and_made_again_goes_on_with_its_offsets(log):
     fill(log, partitions=1, records=10)
     with quiet(log) as consumer:
