@@ -82,7 +82,7 @@ def test_the_same_is_read_in_memory(tmp_path: Path) -> None:
 
 def test_what_was_sent_under_a_key_is_not_sent_again(root: Path, log: Any) -> None:
     last = newest(KEYED + MANY)
-    assert len(last) == 11
+    assert len(last) == 12
     for each in last.values():
         assert again(log, each) == each["placed"]
     lower = KEYED[0]

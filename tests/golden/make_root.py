@@ -7,11 +7,16 @@ not what a user of that one has on disk. A later format gets files of its own be
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
 
 import offsetlog
+from offsetlog.format import entries
+from offsetlog.log.entry import Void
+from offsetlog.log.fold import step
+from offsetlog.log.state import EMPTY_STATE
 from tests.golden import yesterday
 
 PLACE = Path("/tmp/offsetlog-yesterday/root")
@@ -118,6 +123,17 @@ def keyed(log: Any) -> list[dict[str, Any]]:
     log.topic("grown").alter(partitions=4)
     log.maintain("payments", grace_ms=0)
     batch("payments", "loader-c", 2, [row(n) for n in range(40, 43)])
+    # Programs that had looked at a topic before others wrote: their entries land, and are void.
+    with offsetlog.open(log.url) as late, offsetlog.open(log.url) as later:
+        late.topic("payments"), later.topic("payments")
+        rows = [row(n, partition=0) for n in range(50, 53)]
+        batch("payments", "twice", 3, rows)
+        assert send(late, "payments", rows, app_id="twice", sequence=3) == sent[-1]["placed"]
+        log.topic("payments").alter(config={"retention.bytes": -1})
+        batch("payments", "twice", 4, [row(54, partition=1)])
+        rows = [row(n, partition=0) for n in range(50, 53)]
+        with contextlib.suppress(offsetlog.InvalidRequestError):
+            send(later, "payments", rows, app_id="twice", sequence=3)
     log.create_topic("many", 1, config=KEPT)
     for n in range(530):
         batch("many", f"job-{n}", n, [row(n)])
@@ -134,10 +150,26 @@ def gone(log: Any) -> dict[str, int]:
     log.delete_topic("gone")
     log.create_topic("again", 2, config=KEPT)
     one_by_one(log, "again", 0, 9, 2)
-    log.delete_topic("again")
-    log.create_topic("again", 3, config=KEPT)
+    with offsetlog.open(log.url) as late, offsetlog.open(log.url) as later:
+        late.topic("again"), later.topic("again")
+        log.delete_topic("again")
+        with contextlib.suppress(offsetlog.UnknownTopicError):
+            send(late, "again", [row(9, partition=0)])
+        log.create_topic("again", 3, config=KEPT)
+        with contextlib.suppress(offsetlog.UnknownTopicError):
+            send(later, "again", [row(9, partition=0)])
     one_by_one(log, "again", 20, 9, 3)
     return ends
+
+
+def voids(log: Any, topic: str) -> list[str]:
+    """Why entries of a topic do not count, in their order."""
+    state, out = EMPTY_STATE, []
+    for path in sorted((PLACE / topic / "_log").rglob("*.parquet")):
+        entry = entries.decode(path.read_bytes(), path.name).entry
+        state, verdict = step(state, entry)
+        out += [str(verdict.reason)] if isinstance(verdict, Void) else []
+    return out
 
 
 def main() -> None:
@@ -150,6 +182,11 @@ def main() -> None:
     with offsetlog.open(str(PLACE)) as log:
         told = yesterday.topics(log)
         assert [report.faults for report in log.verify()] == [()] * 9
+        verdicts = {name: voids(log, name) for name in ("payments", "again")}
+        assert verdicts == {
+            "payments": ["duplicate", "duplicate"],
+            "again": ["deleted", "deleted"],
+        }, verdicts
     names = [name for name, _ in yesterday.below(PLACE)]
     for part in ("orders/_index/", "orders/_snapshot/", "orders/partition=0/", "kept/_index/"):
         assert any(name.startswith(part) for name in names), part
