@@ -8,8 +8,8 @@ Invariants:
    sight was not taken (see ``sight``).
 3. Whoever planned the range may send the plan along; then the topic itself is opened only if
    that plan is old.
-4. Before a task reads anything, it sees that the root on its machine is the one that the driver
-   planned with.
+4. Before a task reads anything, and again when it has read all, it sees that the root on its
+   machine is the one that the driver planned with.
 """
 
 from __future__ import annotations
@@ -179,12 +179,15 @@ def read(partition: LogPartition, target: Target) -> Iterator[pa.RecordBatch]:
                 stack.enter_context(log.topic_handle(topic).reader.keeping_entries(read_already))
         for work in partition.work:
             yield from read_range(log, work, target, lost)
+    if partition.work:
+        log.see_root()
 
 
 def read_range(log: Log, work: Work, target: Target, lost: DataLoss) -> Iterator[pa.RecordBatch]:
     topic, partition, at, end = work.range
     handle, planned = log.topic_handle(topic), work.planned
     shape = _Shape(topic, partition, target)
+    waited_at = -1
     while at < end:
         try:
             if not planned and handle.state(fresh=False).end(partition) < end:
@@ -193,9 +196,14 @@ def read_range(log: Log, work: Work, target: Target, lost: DataLoss) -> Iterator
                 yield from shape.batches(batch)
                 at = batch.end
         except (OffsetOutOfRangeError, UnknownTopicError):
+            log.see_root()
             left, planned = _left(handle, partition, at, end), ()
-            if left == at:
+            if left == at == waited_at:
                 raise
+            if left == at:
+                # All is there now: this machine's view was late.
+                waited_at = at
+                continue
             lost(
                 f"{topic}-{partition} was to be read from {at} to {end}, and the records before "
                 f"{left} were deleted or taken by retention after that was planned."

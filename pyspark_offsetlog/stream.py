@@ -136,7 +136,9 @@ class OffsetLogStreamReader(Traveller, DataSourceStreamReader, SupportsTriggerAv
         fails = run.options.fail_on_data_loss
         if _is_small(run.options, work):
             target, lost = target_of(self._schema), DataLoss(fails)
-            self._handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
+            handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
+            run.log.see_root()
+            self._handed = handed
             return [LogPartition(place, work, fails)]
         tasks = tasks_of(place, work, run.options.shares_out, fails)
         send_entries(run.log, tasks)

@@ -32,8 +32,12 @@ def _empty(root: Path, older: Path) -> None:
 
 
 def _another(root: Path, older: Path) -> None:
+    """With the same topic and more in it, so that every offset is there."""
     with offsetlog.open(str(root)) as log:
         log.create_topic("t", partitions=4)
+        with log.producer() as producer:
+            for _ in range(6):
+                producer.send("t", bytes(300_000), partition=0).result()
 
 
 def _older(root: Path, older: Path) -> None:
@@ -58,10 +62,10 @@ def seen_as(view: str, root: Path) -> Iterator[None]:
         VIEWS[view](root, root.with_name("older"))
         before = tree(root)
         yield
-        made = {path for path in tree(root) if "partition=" not in path} - before
+        made = tree(root) - before
+        if view == "older":  # It has the root's id, so nobody can tell it from the root.
+            made = {path for path in made if "partition=" not in path}
         assert not made, f"made where the log is not: {sorted(made)}"
-        if view != "older":
-            assert tree(root) == before
     finally:
         shutil.rmtree(root, ignore_errors=True)
         away.rename(root)
