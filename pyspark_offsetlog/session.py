@@ -17,8 +17,8 @@ from typing import Any
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from offsetlog.cli.doctor import java
 from offsetlog.cli.doctor_spark import ask, spark_checks
+from offsetlog.environment import java
 from offsetlog.errors import InvalidRequestError
 
 from .short_logs import shorten

@@ -2,7 +2,7 @@
 
 Invariants:
 
-1. With Spark and Java it is the story of Spark; without, that of Python alone, and it says why.
+1. With Spark and Java the story has Spark in it; without, Python alone plays it, and says why.
 2. Whatever happens, no process and no folder is left, but the folder of a demo that failed.
 """
 
@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from .base import Command
-from .failures import FAILED, say
-from .output import print_json
-from .params import Whole
-from .session import Session, pass_session
+from offsetlog.cli.base import Command
+from offsetlog.cli.failures import FAILED, say
+from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.params import Whole
+from offsetlog.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
-    from .demo_story import Finding
+    from offsetlog.demo.reckoning import Finding
 
 SECONDS = 20.0
 
@@ -44,7 +45,7 @@ SECONDS = 20.0
 )  # fmt: skip
 @click.option(
     "--producers", type=Whole(1, 16), default=3, show_default=True,
-    help="How many processes send, without Spark.",
+    help="How many processes send.",
 )  # fmt: skip
 @click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
 @pass_session
@@ -57,41 +58,44 @@ def command(
     producers: int,
     keep: bool,
 ) -> None:
-    """Stream records in and out, kill the reader, replay, and check every promise.
+    """Stream records in and out, kill who sends and who reads, replay, and count everything.
 
-    With Spark: one query writes a topic, another reads it as a group. Its lag is shown live, both
-    are killed with SIGKILL and started again, and everything is counted. Then a bug is found, the
-    group is reset while the query runs, and it reads everything again.
+    Processes in plain Python send orders into a topic; a group reads them and writes invoices. Its
+    lag is shown live. One sender and the reader are killed with SIGKILL, and everything is counted.
+    Then a bug is found, the group is reset while it reads, and everything is read again.
 
-    Without Spark: several processes produce, one is killed; two workers of a group share the
-    records, one is killed, and the other takes over.
+    With Spark, one query writes to the topic too, and another one is the reader; it is started
+    again. Without Spark, two workers share the partitions, one is killed, and the other takes over.
 
     It works in a temporary folder of the local disk, whatever the root is. The exit status is 1
     if a promise was broken.
     """
-    from .demo_spark import DemoFailed, spark_lacks
+    from offsetlog.demo.program import DemoFailed
+    from offsetlog.demo.story import play
+    from offsetlog.environment import spark_lacks
 
     lacking = "" if spark is False else spark_lacks()
     if lacking and spark:
         say(f"the demo with Spark can't run here: {lacking}.")
         ctx.exit(FAILED)
     if lacking:
-        click.echo(f"This is the story of Python alone, since {lacking}.\n", err=session.json)
-    folder = tempfile.mkdtemp(prefix="offsetlog-demo-")
+        click.echo(f"This is the story without Spark, since {lacking}.", err=session.json)
+    folder = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
     keeping = keep
     try:
-        if spark is False or lacking:
-            from .demo_python import run
-
-            findings = run(folder, producers, seconds, session.json)
-        else:
-            from .demo_spark import run as run_spark
-
-            findings = run_spark(folder, seconds, session.json)
-        broken = [one.promise for one in findings if not one.kept]
+        findings = play(
+            folder,
+            shops=producers,
+            with_spark=spark is not False and not lacking,
+            seconds=seconds,
+            as_json=session.json,
+        )
+        broken = [finding.promise for finding in findings if not finding.kept]
         keeping = keep or bool(broken)
     except DemoFailed as error:
         keeping = True
+        for line in error.log:
+            click.echo(f"  {line}", err=True)
         say(f"{error} All of it is in {folder}.")
         ctx.exit(FAILED)
     finally:
@@ -103,18 +107,18 @@ def command(
         ctx.exit(FAILED)
 
 
-def _show(session: Session, findings: list[Finding], folder: str, keep: bool) -> None:
+def _show(session: Session, findings: list[Finding], folder: Path, keep: bool) -> None:
     if session.json:
         print_json([finding._asdict() for finding in findings])
         return
-    from .demo_screen import show_findings
-
     click.echo()
-    show_findings(findings)
+    print_table(
+        ("PROMISE", "KEPT", "WHAT WAS FOUND"),
+        [(one.promise, "yes" if one.kept else "NO", one.detail) for one in findings],
+    )
     if keep:
-        root = f"{folder}/log"
-        click.echo(
-            f"\nLook at it:\n  offsetlog --root {root} topics describe orders\n"
-            f"  offsetlog --root {root} groups describe billing\n"
-            f"  offsetlog --root {root} verify\n  find {root} | head -30"
-        )
+        root = folder / "log"
+        click.echo("\nLook at it:")
+        for words in ("topics describe orders", "groups describe billing", "verify"):
+            click.echo(f"  offsetlog --root {root} {words}")
+        click.echo(f"  find {root} | head -30")

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from offsetlog.environment import MISSING, java
+
 from .base import Command
 from .doctor_spark import SparkCheck, spark_checks
 from .failures import FAILED, say
@@ -38,7 +40,6 @@ USED_FOR = {
     "deltalake": "consumer groups",
     "pyspark": "Spark",
 }
-MISSING = "not installed"
 
 
 class Fact(NamedTuple):
@@ -182,23 +183,3 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return MISSING
-
-
-def java() -> str:
-    """The version of the Java that Spark would start."""
-    import re
-    import shutil
-    import subprocess
-
-    home = os.environ.get("JAVA_HOME")
-    program = os.path.join(home, "bin", "java") if home else shutil.which("java")
-    if not program:
-        return MISSING
-    try:
-        done = subprocess.run(
-            [program, "-version"], capture_output=True, text=True, timeout=20, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return f"{program} does not run"
-    found = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
-    return found[1] if found else f"{program} tells no version"

@@ -1,5 +1,8 @@
-"""The story that ``offsetlog demo`` tells with Spark.
+"""What ``offsetlog demo`` plays: one story, with Spark or without.
 
-``driver`` is a program as a user would write it, started as a process of its own, so that it
-can be killed. ``story`` runs it, ``ledger`` is where its results lie, ``screen`` shows it.
+``story`` tells it, chapter by chapter, on a ``screen``. Who takes part is on the ``stage``:
+``senders`` (shops; with Spark also files), ``readers`` (two workers, or Spark) and a ``tail``.
+``shop``, ``worker`` and ``spark_queries`` are programs as a user would write them, each a
+process of its own, so that it can be killed. They send ``orders`` and do the ``billing``;
+``reckoning`` counts everything at the end.
 """

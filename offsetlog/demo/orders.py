@@ -6,36 +6,36 @@ reckoning needs nothing that the log or Spark says.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 TOPIC = "orders"
 GROUP = "billing"
 PARTITIONS = 4
 CUSTOMERS = 40
-FILES, SHOP = "files", "shop"
-"""Who sends: JSON files through Spark's sink, and a Python program."""
-
-WRONG = """def cents(order):
-    return order["price"]
-"""
-RIGHT = """def cents(order):
-    return order["price"] * order["pieces"]
-"""
+FILES = "files"
+"""Who sends through Spark's sink; the shops are called shop-1, shop-2 ..."""
+BATCH = 50
+"""Orders in a batch of a shop."""
 
 
-def order(source: str, number: int) -> dict[str, Any]:
-    price, pieces = 100 + number * 37 % 900, 1 + number % 4
-    customer = f"customer-{number % CUSTOMERS}"
+def order(sender: str, number: int) -> dict[str, Any]:
     return {
-        "source": source,
-        "n": number,
-        "customer": customer,
-        "price": price,
-        "pieces": pieces,
+        "sender": sender,
+        "number": number,
+        "customer": f"customer-{number % CUSTOMERS}",
+        "price": 100 + number * 37 % 900,
+        "pieces": 1 + number % 4,
     }
 
 
-def worth(source: str, count: int) -> int:
+def encode(sender: str, number: int) -> tuple[bytes, bytes]:
+    """(key, value) of an order's record."""
+    fields = order(sender, number)
+    return fields["customer"].encode(), json.dumps(fields).encode()
+
+
+def worth(sender: str, count: int) -> int:
     """Cents of the first ``count`` orders."""
-    orders = (order(source, number) for number in range(count))
+    orders = (order(sender, number) for number in range(count))
     return sum(one["price"] * one["pieces"] for one in orders)

@@ -1,10 +1,10 @@
-"""How the demo with Spark looks: chapters, and a live table of the group's lag.
+"""How the demo looks: chapters, and a live table of the group's lag.
 
 Invariants:
 
 1. It only looks: nothing of the story depends on who watches.
 2. Where stdout is no terminal there are plain lines, one in three seconds at most.
-3. Nothing is wider than 80 columns.
+3. The tables fit into 80 columns; where there is room they stand side by side.
 """
 
 from __future__ import annotations
@@ -12,31 +12,33 @@ from __future__ import annotations
 import sys
 import textwrap
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import click
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
-from .story import Line, Story
-
-if TYPE_CHECKING:
-    from rich.console import Group as Rows
+from offsetlog.demo.program import DemoFailed
+from offsetlog.demo.stage import Look, Stage
 
 WIDTH = 79
-BAR = 30
+SIDE_BY_SIDE = 120
+BAR = 14
 STEP = 0.2
-QUIET = 3.0
-
-
-class Late(Exception):
-    """What was waited for did not come in its time."""
+STYLES = {"running": "green", "starting": "yellow", "KILLED": "bold red"}
+AWAY = ("starting", "KILLED")
 
 
 class Lines:
     """For pipes and logs."""
 
-    def __init__(self, story: Story, err: bool = False) -> None:
-        self.story = story
+    interval = 3.0
+
+    def __init__(self, err: bool = False) -> None:
         self._err = err
 
     def echo(self, text: str = "") -> None:
@@ -49,107 +51,93 @@ class Lines:
         """A few sentences."""
         self.echo(textwrap.fill(text, WIDTH))
 
-    def watch(self, what: str, until: Callable[[], bool], limit: float) -> None:
-        """Show how the group stands until something is so."""
+    def watch(
+        self, stage: Stage, event: str, reached: Callable[[Look], bool], limit: float
+    ) -> None:
+        """Show how things stand until something is so."""
         ends_at = time.monotonic() + limit
         shown_at = float("-inf")
-        self._begin()
-        try:
+        with self._view() as show:
             while True:
-                self.story.check()
-                done = until()
-                if done or time.monotonic() - shown_at >= self._pause():
-                    self._show()
+                look = stage.look()
+                over = reached(look)
+                if over or time.monotonic() - shown_at >= self.interval:
+                    show(look)
                     shown_at = time.monotonic()
-                if done:
+                if over:
                     return
                 if time.monotonic() > ends_at:
-                    raise Late(f"{what} did not happen within {limit:.0f} s")
+                    log = [line for one in stage.readers.programs for line in one.log()]
+                    raise DemoFailed(f"{event} did not happen within {limit:.0f} s.", log)
                 time.sleep(STEP)
-        finally:
-            self._end()
 
-    def _pause(self) -> float:
-        return QUIET
-
-    def _begin(self) -> None:
-        pass
-
-    def _end(self) -> None:
-        pass
-
-    def _show(self) -> None:
-        lines = self.story.lines()
-        lag = sum(line.lag for line in lines)
-        self.echo(f"[{self.story.elapsed:5.1f} s] lag {lag:7,}, {status(self.story)}")
+    @contextmanager
+    def _view(self) -> Iterator[Callable[[Look], None]]:
+        yield lambda look: self.echo(f"[{look.elapsed:5.1f} s] lag {look.lag:7,}, {status(look)}")
 
 
 class Screen(Lines):
     """For people."""
 
-    def __init__(self, story: Story) -> None:
-        super().__init__(story)
-        self._live: Any = None
-        self._most = 1
+    interval = STEP
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._console = Console(highlight=False)
+        self._highest = 1
 
     def chapter(self, title: str) -> None:
-        from rich.console import Console
-        from rich.text import Text
+        self._console.print()
+        self._console.print(Text(title, "bold cyan"))
 
-        console = Console()
-        console.print()
-        console.print(Text(title, "bold cyan"))
+    @contextmanager
+    def _view(self) -> Iterator[Callable[[Look], None]]:
+        with Live(console=self._console, refresh_per_second=8) as live:
+            yield lambda look: live.update(self._picture(look))
 
-    def _pause(self) -> float:
-        return STEP
+    def _picture(self, look: Look) -> Group:
+        partitions, players = self._partitions(look), _players(look)
+        state = Text(f"{look.elapsed:.0f} s: {status(look)}")
+        state.highlight_words(["KILLED"], STYLES["KILLED"])
+        if self._console.width < SIDE_BY_SIDE:
+            return Group(partitions, players, state)
+        beside = Table.grid(padding=(0, 3))
+        beside.add_row(partitions, players)
+        return Group(beside, state)
 
-    def _begin(self) -> None:
-        from rich.live import Live
-
-        self._live = Live(self._picture(), refresh_per_second=8)
-        self._live.start()
-
-    def _end(self) -> None:
-        self._live.stop()
-
-    def _show(self) -> None:
-        self._live.update(self._picture())
-
-    def _picture(self) -> Rows:
-        from rich import box
-        from rich.console import Group
-        from rich.table import Table
-        from rich.text import Text
-
-        lines = self.story.lines()
-        self._most = max(self._most, *(line.lag for line in lines))
+    def _partitions(self, look: Look) -> Table:
+        self._highest = max(self._highest, *(line.lag for line in look.partitions))
         table = Table("PARTITION", box=box.SIMPLE_HEAD, pad_edge=False)
         for name in ("END", "COMMITTED", "LAG"):
-            table.add_column(name, justify="right", min_width=9)
+            table.add_column(name, justify="right", min_width=7)
         table.add_column("", min_width=BAR)
-        for line in lines:
-            table.add_row(*cells(line), Text(bar(line.lag, self._most), "yellow"))
-        total = f"{sum(line.lag for line in lines):,}"
-        table.add_row("all", "", "", Text(total, "bold"), "")
-        state = Text(f"  {self.story.elapsed:.0f} s: {status(self.story)}")
-        state.highlight_words(["KILLED"], "bold red")
-        return Group(table, state)
+        table.add_column("READ BY", min_width=8, max_width=17, no_wrap=True)
+        for line in look.partitions:
+            bar = Text("━" * (BAR * line.lag // self._highest), "yellow")
+            numbers = (f"{number:,}" for number in (line.end, line.committed, line.lag))
+            table.add_row(str(line.number), *numbers, bar, line.reader or "-")
+        table.add_row("all", f"{look.stored:,}", "", Text(f"{look.lag:,}", "bold"))
+        return table
 
 
-def cells(line: Line) -> tuple[str, str, str, str]:
-    return str(line.partition), f"{line.end:,}", f"{line.committed:,}", f"{line.lag:,}"
+def _players(look: Look) -> Table:
+    table = Table("PROGRAM", "PID", box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("STATE", min_width=11)
+    table.add_column("SENT", min_width=7, justify="right")
+    for player in look.players:
+        state = Text(player.state, STYLES.get(player.state, ""))
+        sent = "" if player.sent is None else f"{player.sent:,}"
+        table.add_row(player.name, str(player.pid or ""), state, sent)
+    return table
 
 
-def bar(value: int, most: int) -> str:
-    return "━" * (BAR * value // most)
+def status(look: Look) -> str:
+    counts = f"sent {look.sent:,}, stored {look.stored:,}, billed {look.billed:,}"
+    if look.latency_ms is not None:
+        counts += f", tail {look.latency_ms} ms"
+    away = (f"{one.name} {one.state}" for one in look.players if one.state in AWAY)
+    return ", ".join([counts, *away])
 
 
-def status(story: Story) -> str:
-    counts = f"sent {story.sent():,}, stored {story.stored():,}, billed {story.billed():,}"
-    return f"{counts}, Spark {story.state}"
-
-
-def screen_for(story: Story, as_json: bool) -> Lines:
-    if sys.stdout.isatty() and not as_json:
-        return Screen(story)
-    return Lines(story, err=as_json)
+def screen_for(as_json: bool) -> Lines:
+    return Screen() if sys.stdout.isatty() and not as_json else Lines(err=as_json)

@@ -1,95 +1,142 @@
-"""Who sends orders in the demo: a folder that gets JSON files, and a shop in plain Python.
+"""Who sends orders: shops, each a process of plain Python, and a folder that gets JSON files.
 
 Invariants:
 
-1. A file appears whole, by renaming it.
-2. An order of the shop counts as sent when its record was acknowledged.
-3. Both send until they are told to stop, and what they have begun they finish. While too much
-   waits to be read they make a pause, so that the story is as long on a slow machine.
+1. An order of a shop counts as sent when its record was acknowledged; a file, when it is there
+   under its name, whole.
+2. They send until they are ended, and finish what they have begun. While too much waits to be
+   read they make a pause, so that the story is as long on a slow machine.
+3. A shop that was killed sends the batch that was not acknowledged again, under its number.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-import offsetlog
+from offsetlog.demo.orders import BATCH, FILES, order
+from offsetlog.demo.program import Program
 
-from .orders import FILES, SHOP, TOPIC, order
-
-FILE = 500
-BATCH = 100
+FILE_ORDERS = 500
 
 
 class Sender(threading.Thread):
     """Sends a batch now and then."""
 
-    source: str
-    batch: int
+    pause: float
+    program: Program | None = None
+    unfinished = False
+    """Whether a batch was begun and must be sent again."""
 
-    def __init__(self, pause: float, busy: Callable[[], bool]) -> None:
-        super().__init__(name=f"demo-{self.source}", daemon=True)
-        self._busy = busy
+    def __init__(self, name: str, busy: Callable[[], bool]) -> None:
+        super().__init__(name=name, daemon=True)
         self.sent = 0
-        self.failed: Exception | None = None
-        self._pause = pause
-        self._end = threading.Event()
+        self.failure: Exception | None = None
+        self._busy = busy
+        self._ending = threading.Event()
+
+    @property
+    def pid(self) -> int:
+        return self.program.pid if self.program is not None else 0
+
+    @property
+    def state(self) -> str:
+        if self.program is not None:
+            return self.program.state
+        return "ended" if self._ending.is_set() else "running"
 
     def run(self) -> None:
         try:
-            while not self._end.is_set():
-                if not self._busy():
-                    self.send(range(self.sent, self.sent + self.batch))
-                    self.sent += self.batch
-                self._end.wait(self._pause)
-        except Exception as error:  # noqa: BLE001 - told by the story, which ends with it
-            self.failed = error
+            while not self._ending.is_set() or self.unfinished:
+                if self.unfinished or not self._busy():
+                    self.send()
+                self._ending.wait(self.pause)
+        except Exception as error:  # noqa: BLE001 - the story raises it again, and ends with it
+            self.failure = error
 
-    def send(self, numbers: range) -> None:
+    def send(self) -> None:
+        """Send the next batch, and count it."""
         raise NotImplementedError
 
-    def end(self) -> None:
-        self._end.set()
+    def end(self, at_once: bool = False) -> None:
+        """Finish what was begun; or leave nothing behind, whatever happened."""
+        self._ending.set()
+        if at_once and self.program is not None:
+            self.program.kill()
         if self.is_alive():
             self.join(60)
+        if self.program is not None:
+            self.program.close() if at_once else self.program.end()
 
 
 class Files(Sender):
-    source, batch = FILES, FILE
+    pause = 1.5
 
-    def __init__(self, folder: Path, pause: float, busy: Callable[[], bool]) -> None:
-        super().__init__(pause, busy)
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, busy: Callable[[], bool]) -> None:
+        super().__init__(FILES, busy)
+        self._folder = folder / "incoming"
+        self._folder.mkdir()
 
-    def send(self, numbers: range) -> None:
-        text = "".join(f"{json.dumps(order(FILES, n))}\n" for n in numbers)
-        hidden = self._folder / f".orders-{numbers[0]:08d}"
-        hidden.write_text(text)
-        hidden.rename(self._folder / f"orders-{numbers[0]:08d}.json")
+    def send(self) -> None:
+        numbers = range(self.sent, self.sent + FILE_ORDERS)
+        hidden = self._folder / f".orders-{self.sent:08d}"
+        hidden.write_text("".join(f"{json.dumps(order(FILES, number))}\n" for number in numbers))
+        hidden.rename(self._folder / f"orders-{self.sent:08d}.json")
+        self.sent += FILE_ORDERS
 
 
 class Shop(Sender):
-    source, batch = SHOP, BATCH
+    pause = 0.25
+    program: Program
 
-    def __init__(self, root: str, pause: float, busy: Callable[[], bool]) -> None:
-        super().__init__(pause, busy)
-        self._log = offsetlog.open(root)
-        self._producer = self._log.producer()
+    def __init__(self, folder: Path, name: str, busy: Callable[[], bool]) -> None:
+        super().__init__(name, busy)
+        self.program = Program("shop", name, folder)
+        self.places: dict[tuple[int, int], int] = {}
+        """(partition, offset) -> number, of the orders that were acknowledged."""
+        self.killed_after = 0
+        self._pending = ""
+        self._lock = threading.Lock()
 
-    def send(self, numbers: range) -> None:
-        futures = []
-        for number in numbers:
-            said = order(SHOP, number)
-            value = json.dumps(said).encode()
-            futures.append(self._producer.send(TOPIC, value, said["customer"].encode()))
-        self._producer.flush()
-        for future in futures:
-            future.result()
+    @property
+    def unfinished(self) -> bool:  # type: ignore[override]
+        return bool(self._pending) and self.state == "running"
 
-    def end(self) -> None:
-        super().end()
-        self._producer.close()
-        self._log.close()
+    def start(self) -> None:
+        self.restart()
+        super().start()
+
+    def restart(self) -> None:
+        with self._lock:
+            self.program.start(answers=True)
+
+    def kill(self) -> None:
+        """SIGKILL, a moment after it was asked for a batch: did that land? Nobody knows."""
+        with self._lock:
+            self._request()
+            time.sleep(0.01)
+            self.program.kill()
+            self.killed_after = self.sent
+
+    def send(self) -> None:
+        with self._lock:
+            if self.program.state != "running":
+                return
+            self._request()
+            places = self.program.answer().split()
+            if not places:
+                self.program.check()
+                return
+            self._pending = ""
+            for number, place in enumerate(places, self.sent):
+                partition, offset = place.split(":")
+                self.places[int(partition), int(offset)] = number
+            self.sent += BATCH
+
+    def _request(self) -> None:
+        """Ask for the next batch: its number, and its timestamp, the same until it is answered."""
+        self._pending = self._pending or f"{self.sent // BATCH} {time.time_ns() // 1_000_000}"
+        self.program.request(self._pending)

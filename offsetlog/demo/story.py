@@ -1,258 +1,162 @@
-"""What the demo with Spark does, apart from how it looks.
-
-Invariants:
-
-1. The driver is a real process, and the crash a real SIGKILL of it and its JVM, with no warning.
-2. What was sent is known from the senders alone; the reckoning holds everything against that.
-3. Whatever happens, no process is left behind.
-"""
+"""The story of the demo, chapter by chapter; the same with Spark and without."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-import time
+import difflib
+import re
+import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
-import offsetlog
+from offsetlog.demo.billing import RIGHT, WRONG
+from offsetlog.demo.orders import GROUP, PARTITIONS, TOPIC
+from offsetlog.demo.reckoning import Finding, Reading, findings, money, take_reading
+from offsetlog.demo.screen import Lines, screen_for
+from offsetlog.demo.stage import Look, Stage
 
-from ..client.group_views import ResetPlan
-from ..errors import OffsetLogError
-from .ledger import Count, Ledger
-from .orders import FILES, GROUP, PARTITIONS, RIGHT, SHOP, TOPIC, WRONG, worth
-from .senders import Files, Sender, Shop
-
-PAUSE = {FILES: 1.5, SHOP: 0.4}
-BACKLOG = 20_000
-LOG4J = """rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
-"""
-TRIES = 2
-TAIL = 30
-"""Lines of the driver's log that are shown when it fails."""
+LIMIT = 420.0
+"""Seconds that one step may take on a machine that is busy with other things."""
+FILES = (
+    (f"{TOPIC}/_log/*/*.parquet", "the chain: {} entries"),
+    (f"{TOPIC}/_snapshot/*.parquet", "stored states, so that opening is quick: {}"),
+    (f"{TOPIC}/partition=*/*.parquet", "segments of larger batches: {}"),
+    ("__consumer_offsets/_delta_log/*.json", "the groups' Delta table: {} versions"),
+)
 
 
-class DriverFailed(Exception):
-    """The Spark program ended by itself."""
-
-
-class Line(NamedTuple):
-    """How the group stands in a partition."""
-
-    partition: int
-    end: int
-    committed: int
-
-    @property
-    def lag(self) -> int:
-        return self.end - self.committed
-
-
-class Reading(NamedTuple):
-    """Of a reading of the whole topic: what was billed, held against what was sent."""
-
-    name: str
-    billed: Count
-    missing: int
-    sent: int
-    right: int
-    """Cents, as they should be."""
+def play(
+    folder: Path, *, shops: int, with_spark: bool, seconds: float, as_json: bool
+) -> list[Finding]:
+    """Tell the story; no process is left behind, whatever happens."""
+    stage = Stage(folder, shops, with_spark)
+    try:
+        return Story(stage, screen_for(as_json), seconds).tell()
+    finally:
+        stage.stop()
 
 
 class Story:
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder)
-        self.root = str(self.folder / "log")
-        (self.folder / "tmp").mkdir()
-        (self.folder / "log4j2.properties").write_text(LOG4J)
-        (self.folder / "pricing.py").write_text(WRONG)
-        self.log = offsetlog.open(self.root)
-        self.log.create_topic(TOPIC, partitions=PARTITIONS)
-        self.ledger = Ledger(str(self.folder / "ledger.db"))
-        self.files = Files(self.folder / "incoming", PAUSE[FILES], self._backlog)
-        self.shop = Shop(self.root, PAUSE[SHOP], self._backlog)
-        self.state = "not started"
-        self.last_batch = -1
-        """Of the first reading: what came after it is the replay."""
-        self._driver: subprocess.Popen[bytes] | None = None
-        self._billed_before = 0
-        self._tries = TRIES
-        self._began = time.monotonic()
+    def __init__(self, stage: Stage, screen: Lines, seconds: float) -> None:
+        self._stage = stage
+        self._screen = screen
+        self._seconds = seconds
 
-    @property
-    def senders(self) -> tuple[Sender, Sender]:
-        return self.files, self.shop
+    def tell(self) -> list[Finding]:
+        """Everything, in order; what was found."""
+        self._stream()
+        self._crash()
+        first = self._count()
+        replay = self._replay()
+        self._screen.chapter("6. The same count, of both readings")
+        self._show(first, replay)
+        self._stage.end()
+        self._where()
+        return findings(self._stage, first, replay)
 
-    @property
-    def elapsed(self) -> float:
-        return time.monotonic() - self._began
+    def _watch(self, event: str, reached: Callable[[Look], bool], share: float = 0.0) -> None:
+        """Until something is so, and this share of the time for sending has passed since then."""
+        seconds, since = share * self._seconds, float("inf")
 
-    # --- the driver ------------------------------------------------------------------------
+        def over(look: Look) -> bool:
+            nonlocal since
+            if reached(look):
+                since = min(since, look.elapsed)
+            return look.elapsed >= since + seconds
 
-    def start_driver(self) -> int:
-        """Start the Spark program, for the first time or again; its process id."""
-        with open(self.folder / "driver.log", "ab") as log:
-            self._driver = subprocess.Popen(
-                [sys.executable, "-m", "offsetlog.demo.driver", str(self.folder)],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
-            )  # fmt: skip
-        self.state = "starting"
-        self._billed_before = self.ledger.size()[0]
-        return self._driver.pid
+        self._screen.watch(self._stage, event, over, LIMIT + 3 * self._seconds)
 
-    def kill_driver(self) -> None:
-        """No goodbye, neither for the program nor for its JVM."""
-        assert self._driver is not None
-        os.killpg(self._driver.pid, signal.SIGKILL)
-        self._driver.wait()
-        self.state = "KILLED"
-
-    def end_driver(self) -> None:
-        assert self._driver is not None and self._driver.stdin is not None
-        self._driver.stdin.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._driver.wait(20)
-        self._stop_driver()
-        self.state = "ended"
-
-    def _stop_driver(self) -> None:
-        if self._driver is None:
-            return
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._driver.pid, signal.SIGKILL)
-        self._driver.wait()
-        if self._driver.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._driver.stdin.close()
-
-    def check(self) -> None:
-        """An error if somebody who should be at work is not."""
-        for sender in self.senders:
-            if sender.failed is not None:
-                raise sender.failed
-        if self.state not in ("starting", "running") or self._driver is None:
-            return
-        status = self._driver.poll()
-        if status is None:
-            return
-        if self.state == "running" or not self._tries:
-            raise DriverFailed(f"The Spark program ended with status {status}.")
-        # Spark gives a Python worker ten seconds to start, which a busy machine may not keep.
-        self._tries -= 1
-        self._stop_driver()
-        self.start_driver()
-
-    def driver_log(self) -> list[str]:
-        """The end of what the driver and Spark wrote."""
-        try:
-            text = (self.folder / "driver.log").read_text(errors="replace")
-        except OSError:
-            return []
-        return text.splitlines()[-TAIL:]
-
-    # --- how things stand ------------------------------------------------------------------
-
-    def lines(self) -> list[Line]:
-        ends = self.log.topic(TOPIC).end_offsets()
-        positions = self.log.offsets_table.look().group(GROUP).positions
-        committed = {partition: at.offset for (_, partition), at in positions.items()}
-        return [Line(p, end, committed.get(p, 0)) for p, end in sorted(ends.items())]
-
-    def lag(self) -> int:
-        return sum(line.lag for line in self.lines())
-
-    def billed(self) -> int:
-        """Lines in the ledger."""
-        lines, _ = self.ledger.size()
-        if lines > self._billed_before and self.state == "starting":
-            self.state = "running"
-        return lines
-
-    def _backlog(self) -> bool:
-        return self.sent() - self.ledger.size()[0] > BACKLOG
-
-    def sent(self) -> int:
-        return sum(sender.sent for sender in self.senders)
-
-    def stored(self) -> int:
-        return sum(self.log.topic(TOPIC).end_offsets().values())
-
-    # --- steps -----------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        for sender in self.senders:
-            sender.start()
-
-    def end_senders(self) -> None:
-        for sender in self.senders:
-            sender.end()
-
-    def all_read(self) -> bool:
-        """Everything that was sent is in the topic, and the group has read it."""
-        return self.stored() >= self.sent() and self.lag() == 0
-
-    def fix(self) -> None:
-        self.last_batch = self.ledger.size()[1]
-        (self.folder / "pricing.py").write_text(RIGHT)
-
-    def reset(self) -> ResetPlan:
-        return self.log.group(GROUP).reset(TOPIC, to="earliest", dry_run=False)
-
-    def replayed(self) -> bool:
-        count = self.ledger.count(self.last_batch + 1, sys.maxsize)
-        return count.lines >= self.stored() and self.lag() == 0
-
-    def stop(self) -> None:
-        self._stop_driver()
-        with contextlib.suppress(OffsetLogError):
-            self.end_senders()
-        self.log.close()
-
-    # --- the reckoning ---------------------------------------------------------------------
-
-    def reading(self, name: str, first: int, last: int) -> Reading:
-        """What the batches ``first`` to ``last`` billed."""
-        missing = 0
-        right = 0
-        for sender in self.senders:
-            billed = self.ledger.numbers(sender.source, first, last)
-            missing += len(set(range(sender.sent)) - billed)
-            right += worth(sender.source, sender.sent)
-        return Reading(name, self.ledger.count(first, last), missing, self.sent(), right)
-
-    def first_reading(self) -> Reading:
-        last = self.ledger.size()[1] if self.last_batch < 0 else self.last_batch
-        return self.reading("first reading", 0, last)
-
-    def replay(self) -> Reading:
-        return self.reading("replay", self.last_batch + 1, sys.maxsize)
-
-    def places(self) -> list[tuple[str, str]]:
-        """Files of the log, one of each kind, and what they are."""
-        root = Path(self.root)
-        kinds = (
-            (f"{TOPIC}/_log/*/*.parquet", "the chain: {} entries"),
-            (f"{TOPIC}/_snapshot/*.parquet", "stored states, so that opening is quick: {}"),
-            (f"{TOPIC}/partition=*/*.parquet", "segments of larger batches: {}"),
-            ("__consumer_offsets/_delta_log/*.json", "the groups' Delta table: {} versions"),
+    def _stream(self) -> None:
+        stage, screen = self._stage, self._screen
+        screen.chapter("1. A topic, and orders that stream into it")
+        screen.say(f"Topic {TOPIC!r} with {PARTITIONS} partitions: a folder. No broker runs.")
+        stage.start()
+        screen.say(
+            f"{len(stage.shops)} producer processes in plain Python, the shops, send orders. "
+            "Nobody reads yet, and the lag grows."
         )
-        out = []
-        for pattern, what in kinds:
-            found = sorted(root.glob(pattern))
-            if found:
-                out.append((str(found[-1].relative_to(root)), what.format(len(found))))
-        return out
+        self._watch("an order of each shop", lambda look: all(s.sent for s in stage.shops), 0.15)
+        screen.chapter("2. A group reads, and its lag goes down")
+        screen.say(stage.readers.start())
+        self._watch("the first invoice", lambda look: look.billed > 0, 0.4)
 
-    def faults(self) -> list[str]:
-        """What ``verify`` finds."""
-        return [str(fault) for report in self.log.verify(TOPIC) for fault in report.faults]
+    def _crash(self) -> None:
+        stage, screen = self._stage, self._screen
+        shop, readers = stage.shops[-1], stage.readers
+        screen.chapter(f"3. SIGKILL for a shop and for {readers.victim}, in full flight")
+        shop.kill()
+        readers.kill()
+        screen.say(
+            f"{shop.name} had {shop.killed_after:,} orders acknowledged, and had begun another "
+            f"batch. {readers.outage}"
+        )
+        self._watch("the outage", lambda look: True, 0.2)
+        shop.restart()
+        screen.say(
+            f"{shop.name} is started again (process {shop.program.pid}). It sends that batch under "
+            f"the same number: if it had landed, it counts once. {readers.restart()}"
+        )
+        self._watch(
+            "the recovery", lambda look: readers.back and shop.sent > shop.killed_after, 0.2
+        )
+        for sender in stage.senders:
+            sender.end()
+        screen.say(f"{readers.recovery()[1]}. Nobody sends any more; what is left is read.")
+        self._watch("a lag of 0", lambda look: look.all_read)
+
+    def _count(self) -> Reading:
+        self._screen.chapter("4. Was anything lost or doubled? Count")
+        reading = take_reading(self._stage, "first reading", 1)
+        self._show(reading)
+        if reading.missing == reading.twice == 0 and reading.cents != reading.worth:
+            self._screen.say("Nothing is lost, nothing is double. But the sum is wrong: a bug.")
+        return reading
+
+    def _replay(self) -> Reading:
+        stage, screen = self._stage, self._screen
+        screen.chapter("5. The bug, and a replay while the group reads")
+        changes = difflib.unified_diff(WRONG.splitlines(), RIGHT.splitlines(), lineterm="")
+        for line in list(changes)[3:]:
+            screen.echo(f"{line[0]} {line[1:]}".rstrip())
+        stage.billing.rule.write_text(RIGHT)
+        screen.say("It is fixed. The orders must be billed again, so the group is reset:")
+        screen.echo(
+            f"  offsetlog --root {shlex.quote(stage.root)} \\\n"
+            f"    groups reset {GROUP} --topic {TOPIC} --to-earliest --execute"
+        )
+        for move in stage.log.group(GROUP).reset(TOPIC, to="earliest", dry_run=False).moves:
+            screen.echo(f"  {move.topic}-{move.partition}: {move.before} -> {move.after}")
+        screen.say("Nobody was stopped: the readers begin again by themselves.")
+        self._watch(
+            "the end of the replay",
+            lambda look: look.invoices.get(2, 0) >= look.stored and look.all_read,
+        )
+        return take_reading(stage, "replay", 2)
+
+    def _show(self, *readings: Reading) -> None:
+        """A count, before the viewer's eyes."""
+        names = (
+            "", "orders sent", "invoices", "distinct (partition, offset)", "orders missing",
+            "orders twice", "the orders are worth", "the invoices say",
+        )  # fmt: skip
+        columns = [
+            (
+                one.name, f"{one.sent:,}", f"{one.invoices:,}", f"{one.places:,}",
+                f"{one.missing:,}", f"{one.twice:,}", money(one.worth), money(one.cents),
+            )
+            for one in readings
+        ]  # fmt: skip
+        for name, *values in zip(names, *columns, strict=True):
+            self._screen.echo(f"  {name:30}" + "".join(f"{value:>18}" for value in values))
+
+    def _where(self) -> None:
+        self._screen.chapter("7. Where it all is: files, and nothing else")
+        root = Path(self._stage.root)
+        for pattern, meaning in FILES:
+            paths = sorted(root.glob(pattern))
+            if paths:
+                path = re.sub(r"(-[0-9a-f]{4})[0-9a-f]{28}", r"\1...", str(paths[-1]))
+                path = path.removeprefix(f"{root}/")
+                self._screen.echo(f"{meaning.format(len(paths))}, such as\n  {path}")
+        self._screen.say(
+            "'offsetlog demo --keep' leaves them there; 'offsetlog verify' checks them."
+        )

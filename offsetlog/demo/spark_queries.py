@@ -1,40 +1,44 @@
-"""The demo's Spark program: ``python -m offsetlog.demo.driver FOLDER``.
+"""The demo's Spark program: ``python -m offsetlog.demo.spark_queries FOLDER``.
 
 One query streams JSON files into the topic. Another streams the topic out of it again, as the
-group ``billing``, and writes what each order costs to a ledger.
+group ``billing``, and bills each order.
 
-Invariants:
-
-1. It is a program as a user would write it: it knows nothing of the crash to come, and is
-   started again with the same words.
-2. How an order is billed is read anew with each batch from ``pricing.py``, so a fix needs no
-   restart.
-3. It ends when its stdin does.
+Invariant: it is a program as a user would write it. It knows nothing of the crash to come, and is
+started again with the same words.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
 import offsetlog.spark
+from offsetlog.demo.billing import Billing
+from offsetlog.demo.orders import GROUP, TOPIC
+from offsetlog.demo.program import when_stdin_ends
 
-from .ledger import Ledger
-from .orders import GROUP, TOPIC
-
-SCHEMA = "source STRING, n LONG, customer STRING, price LONG, pieces LONG"
-MOST = 5000
-FILES_AT_ONCE = 10
+SCHEMA = "sender STRING, number LONG, customer STRING, price LONG, pieces LONG"
+BATCH_RECORDS = 5000
+FILES_PER_BATCH = 10
+LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex{short}
+"""
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """A session for a small machine, whose log goes to a file."""
+    """A session for a small machine."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    (folder / "log4j2.properties").write_text(LOG4J)
     java = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
-    java += f" -Djava.io.tmpdir={folder / 'tmp'}"
-    sockets = str(folder / "tmp")
+    java += f" -Djava.io.tmpdir={temporary}"
+    sockets = str(temporary)
     return {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",
@@ -52,7 +56,7 @@ def write_orders(spark: Any, folder: Path) -> Any:
     """JSON files -> topic, exactly once."""
     incoming = (
         spark.readStream.schema(SCHEMA)
-        .option("maxFilesPerTrigger", FILES_AT_ONCE)
+        .option("maxFilesPerTrigger", FILES_PER_BATCH)
         .json(str(folder / "incoming"))
     )
     return (
@@ -67,26 +71,18 @@ def write_orders(spark: Any, folder: Path) -> Any:
 
 def bill_orders(spark: Any, folder: Path) -> Any:
     """Topic -> ledger, with its progress committed as the group's."""
-    ledger = Ledger(str(folder / "ledger.db"))
+    billing = Billing(folder)
 
     def bill(batch: Any, number: int) -> None:
-        pricing: dict[str, Any] = {}
-        exec((folder / "pricing.py").read_text(), pricing)
-        records = batch.selectExpr("partition", "offset", "CAST(value AS STRING) value").toArrow()
-        lines = []
-        for record in records.to_pylist():
-            order = json.loads(record["value"])
-            cents = pricing["cents"](order)
-            place = record["partition"], record["offset"]
-            lines.append((*place, order["source"], order["n"], cents))
-        ledger.write(number, lines)
+        records = batch.select("partition", "offset", "value").toArrow().to_pylist()
+        billing.bill((r["partition"], r["offset"], r["value"]) for r in records)
 
     return (
         spark.readStream.format("offsetlog")
         .option("subscribe", TOPIC)
         .option("startingOffsets", "earliest")
         .option("group.id", GROUP)
-        .option("maxOffsetsPerTrigger", MOST)
+        .option("maxOffsetsPerTrigger", BATCH_RECORDS)
         .load(str(folder / "log"))
         .writeStream.foreachBatch(bill)
         .option("checkpointLocation", str(folder / "checkpoints" / "bill"))
@@ -99,13 +95,7 @@ def main(folder: Path) -> None:
         "offsetlog demo", master="local[2]", delta=False, config=settings(folder)
     )
     queries = [write_orders(spark, folder), bill_orders(spark, folder)]
-
-    def end() -> None:
-        sys.stdin.read()
-        for query in queries:
-            query.stop()
-
-    threading.Thread(target=end, daemon=True).start()
+    when_stdin_ends(lambda: [query.stop() for query in queries])
     # A query that failed raises here, and ends the program.
     spark.streams.awaitAnyTermination()
     for query in queries:

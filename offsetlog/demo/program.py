@@ -1,0 +1,114 @@
+"""A process of the demo: started, asked, killed and ended.
+
+Invariants:
+
+1. Each has a process group of its own: Ctrl-C is for the demo, which then ends its processes.
+2. It ends when its stdin does, so that none outlives a demo that was killed itself.
+3. What it logs goes to a file; only a failure shows the end of that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+LOG_LINES = 30
+"""How much of a log is shown."""
+
+
+class DemoFailed(Exception):
+    """The story could not be told to its end. ``log``: what the program at fault wrote last."""
+
+    def __init__(self, text: str, log: Sequence[str] = ()) -> None:
+        super().__init__(text)
+        self.log = log
+
+
+class Program:
+    """``python -m offsetlog.demo.<module> FOLDER NAME``, as often as it is started."""
+
+    def __init__(self, module: str, name: str, folder: Path) -> None:
+        self.name = name
+        self.state = "not started"
+        self.pid = 0
+        self._log = folder / f"{name}.log"
+        self._command = [sys.executable, "-m", f"offsetlog.demo.{module}", str(folder), name]
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, state: str = "running", answers: bool = False, **environment: str) -> None:
+        """Start it, for the first time or again."""
+        self.close()
+        with open(self._log, "ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE if answers else log,
+                stderr=log, text=True, start_new_session=True, env={**os.environ, **environment},
+            )  # fmt: skip
+        self.state, self.pid = state, self._process.pid
+
+    def request(self, line: str) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(f"{line}\n")
+            self._process.stdin.flush()
+
+    def answer(self) -> str:
+        """A line; empty if it died before that was complete."""
+        assert self._process is not None and self._process.stdout is not None
+        line = self._process.stdout.readline()
+        return line if line.endswith("\n") else ""
+
+    def kill(self, state: str = "KILLED") -> None:
+        """SIGKILL, for it and for whatever it started."""
+        self.state = state
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def end(self) -> None:
+        """Close its stdin, and give it time to finish."""
+        process, self.state = self._process, "ended"
+        if process is not None and process.stdin is not None:
+            with suppress(OSError):
+                process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            self.kill(f"failed ({process.poll()})" if process.poll() != 0 else "ended")
+            self.close()
+
+    def close(self) -> None:
+        """Leave nothing of it behind."""
+        self.kill(self.state)
+        for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        self._process = None
+
+    def check(self) -> None:
+        """An error if it ended though nobody ended it."""
+        status = self._process.poll() if self._process is not None else None
+        if status is not None and self.state in ("starting", "running"):
+            raise DemoFailed(f"{self.name} ended with status {status}.", self.log())
+
+    def log(self) -> list[str]:
+        """The end of what it wrote."""
+        if not self._log.exists():
+            return []
+        return self._log.read_text(errors="replace").splitlines()[-LOG_LINES:]
+
+
+def when_stdin_ends(callback: Callable[[], object]) -> None:
+    """For the programs themselves."""
+
+    def wait() -> None:
+        sys.stdin.read()
+        callback()
+
+    threading.Thread(target=wait, daemon=True).start()

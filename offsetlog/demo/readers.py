@@ -1,0 +1,135 @@
+"""Who reads: the two casts of the story. Both are the group ``billing``.
+
+Invariants:
+
+1. Readers are real processes, and the kill is a real SIGKILL, with no warning.
+2. Workers: nobody tells the survivor. It learns of the kill by itself, as heartbeats are missing.
+3. Spark: the same program is started again, and goes on from its checkpoints.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from offsetlog.demo.orders import GROUP
+from offsetlog.demo.program import DemoFailed, Program
+from offsetlog.demo.worker import SESSION_MS
+
+TRIES = 2
+"""How often Spark may fail to start. It gives a Python worker ten seconds to start, which a busy
+machine may not keep."""
+
+
+class Readers:
+    victim: str
+    """Who is to be killed."""
+    outage: str
+    """What that means."""
+
+    def __init__(self, *programs: Program) -> None:
+        self.programs = programs
+        self.back = False
+        """Whether everything is read again after the kill."""
+        self._killed_at = self._seconds = 0.0
+
+    def start(self) -> str:
+        """Begin to read; what to say about it."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        self.programs[0].kill()
+        self._killed_at = time.monotonic()
+
+    def restart(self) -> str:
+        """Start again what does not go on by itself; what to say about it."""
+        return ""
+
+    def observe(self, holders: set[str], billed: int) -> None:
+        """See who holds the partitions, and how many invoices there are; an error if somebody is
+        not at work who should be."""
+        for program in self.programs:
+            program.check()
+        if self._killed_at and not self.back and self.whole(holders):
+            self.back, self._seconds = True, time.monotonic() - self._killed_at
+
+    def whole(self, holders: set[str]) -> bool:
+        """Whether all partitions are read."""
+        raise NotImplementedError
+
+    def recovery(self) -> tuple[bool, str]:
+        """Whether the group went on after the kill, and how."""
+        raise NotImplementedError
+
+
+class Workers(Readers):
+    """Without Spark: two processes in plain Python share the partitions."""
+
+    victim = "a worker"
+    outage = "Nobody tells the other worker: it misses heartbeats, and takes over."
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(*(Program("worker", f"worker-{n}", folder) for n in (1, 2)))
+
+    def start(self) -> str:
+        for program in self.programs:
+            program.start()
+        return (
+            "Two workers in plain Python start. They share the partitions as the group "
+            f"{GROUP!r}, and write an invoice for each order."
+        )
+
+    def whole(self, holders: set[str]) -> bool:
+        return holders == {self.programs[1].name}
+
+    def recovery(self) -> tuple[bool, str]:
+        limit = 2 * SESSION_MS / 1000
+        text = f"worker-2 took over {self._seconds:.1f} s after the kill (at most {limit:.0f} s)"
+        return self.back and self._seconds <= limit, text if self.back else "nobody took over"
+
+
+class SparkQueries(Readers):
+    """With Spark: a driver with two queries, one that writes and one that reads."""
+
+    victim = "Spark, driver and JVM"
+    outage = "Nobody reads, and the lag grows."
+
+    def __init__(self, folder: Path) -> None:
+        self._driver = Program("spark_queries", "Spark", folder)
+        super().__init__(self._driver)
+        self._tries = TRIES
+        self._billed = self._billed_before = 0
+
+    def start(self) -> str:
+        return (
+            f"Spark starts (process {self._start()}). One query streams JSON files into the topic; "
+            f"another streams the topic to a ledger of invoices, as the group {GROUP!r}."
+        )
+
+    def restart(self) -> str:
+        return f"The same Spark program is started again (process {self._start()})."
+
+    def _start(self) -> int:
+        self._billed_before = self._billed
+        self._driver.start("starting", PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1")
+        return self._driver.pid
+
+    def observe(self, holders: set[str], billed: int) -> None:
+        self._billed = billed
+        if self._driver.state == "starting" and billed > self._billed_before:
+            self._driver.state = "running"
+        try:
+            super().observe(holders, billed)
+        except DemoFailed:
+            if self._driver.state != "starting" or not self._tries:
+                raise
+            self._tries -= 1
+            self._start()
+
+    def whole(self, holders: set[str]) -> bool:
+        return self._driver.state == "running"
+
+    def recovery(self) -> tuple[bool, str]:
+        text = f"Spark went on from its checkpoints {self._seconds:.1f} s after the kill"
+        return self.back, text if self.back else "Spark did not come back"
