@@ -7,7 +7,10 @@ Invariants:
 2. The ``start`` of ``next`` has been processed, unless it is where the query began; only what
    was processed is committed for the group, and only once the checkpoint holds a reset number of
    that group: what was committed before could be reset, and nobody would know since when.
-3. What is asked of the filesystem while nothing is new is bounded by the poll interval.
+3. What is asked of the filesystem while nothing is new is bounded by the poll interval. That
+   nothing is there to be read is said only after a look that began after the question did, which
+   waits for the rest of the interval: Spark promises by it that all that was appended before is
+   processed. A query that reads a fixed range, as ``availableNow``, has nothing to wait for.
 4. Records that are gone are an error with ``failOnDataLoss``, and else a warning; the query
    goes on with what there is. What is out of sight is not gone, and always an error.
 5. A query that cannot see its root or its topics fails before it joins its group.
@@ -154,7 +157,11 @@ class Run:
             self._submit(start.at, followed)
         now = self._env.monotonic()
         if now < self._quiet_until:
-            return self._nothing(raw)
+            if self._target is not None:
+                return self._nothing(raw)
+            # Where the query is stopped meanwhile, a signal ends the wait.
+            self._env.sleep(self._quiet_until - now)
+            now = self._env.monotonic()
         self.log.see_root()
         self.topics.look(fresh=False, missing=True)
         group = self._group(start)

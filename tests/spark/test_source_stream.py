@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from live import Live, fill, lose_commit, opened, places, source, until, wal
+from live import Live, fill, lags, lose_commit, opened, places, source, until, wal
 
 NOW = {"availableNow": True}
 EARLIEST = {"subscribe": "orders", "startingOffsets": "earliest"}
@@ -356,6 +357,36 @@ def test_a_first_batch_run_again_with_another_start(
     with Live(spark, root, checkpoint, NOW, **EARLIEST) as failing:
         assert "orders-0 was to be read from 0, but starts at 5" in failing.error()
     assert not failing.batches
+
+
+def test_all_that_is_available_is_processed_whatever_the_poll_interval(
+    spark: Any, log: Any, root: Path
+) -> None:
+    """What was appended before the call: tests and notebooks rest on it."""
+    frame = source(spark, root, stream=True, pollIntervalMs=500, **EARLIEST)
+    query = frame.writeStream.format("memory").queryName("all_that_is_there").start()
+    try:
+        for turn in range(1, 9):
+            fill(log, "orders", {turn % 3: 5})
+            query.processAllAvailable()
+            assert spark.table("all_that_is_there").count() == 5 * turn
+            time.sleep(0.07 * turn)
+    finally:
+        query.stop()
+
+
+def test_a_query_that_waits_is_stopped_at_once(spark: Any, log: Any, root: Path) -> None:
+    """Within a poll interval of a minute; and nobody takes its group for one that is read."""
+    fill(log, "orders", {0: 5})
+    given = {**EARLIEST, "group.id": "g", "pollIntervalMs": 60_000}
+    with Live(spark, root, **given) as live:
+        live.wait_for(5)
+        until(lambda: lags(log) == {("orders", p): 0 for p in range(3)})
+        time.sleep(1)  # It waits for a while now.
+        before = time.monotonic()
+        live.query.stop()
+        assert time.monotonic() - before < 5
+    until(lambda: not log.group("g").members(), 10)
 
 
 def test_a_batch_run_again_after_all_was_rewritten(

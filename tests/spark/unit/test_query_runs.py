@@ -339,7 +339,12 @@ def test_the_greatest_limit_does_not_overflow(log: Any, root: str) -> None:
 class Clock:
     def __init__(self, query: Engine) -> None:
         self.now = 1000.0
-        query.run._env = query.run._env._replace(monotonic=lambda: self.now)
+        self.slept = 0.0
+        query.run._env = query.run._env._replace(monotonic=lambda: self.now, sleep=self._sleep)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.slept += seconds
 
 
 def test_min_offsets_wait_for_more_or_for_the_delay(log: Any, root: str) -> None:
@@ -420,12 +425,51 @@ def test_available_now_fails_when_its_topic_vanishes(log: Any, root: str) -> Non
         query.batch()
 
 
-def test_idle_looks_are_bounded_by_the_poll_interval(log: Any, root: str) -> None:
+def test_idle_looks_are_bounded_by_the_poll_interval(
+    log: Any, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = Engine(root, subscribe="orders", pollIntervalMs=1000)
     clock = Clock(query)
     assert not query.batch()
-    fill(log, "orders", {0: 1})
-    clock.now += 0.9
+    looks: list[float] = []
+    look = query.run.topics.look
+
+    def counted(**given: Any) -> Any:
+        looks.append(clock.now)
+        return look(**given)
+
+    monkeypatch.setattr(query.run.topics, "look", counted)
+    for _ in range(5):
+        clock.now += 0.3
+        assert not query.batch()
+    assert looks == pytest.approx([1001, 1002, 1003, 1004, 1005])
+    clock.now += 7
     assert not query.batch()
-    clock.now += 0.2
-    assert len(query.batch() or []) == 1
+    assert looks[-1] == clock.now == pytest.approx(1012), "that interval was over"
+
+
+def test_nothing_is_there_only_after_a_look_that_began_later(log: Any, root: str) -> None:
+    """Spark's ``processAllAvailable`` rests on it. The rest of the interval is waited out."""
+    query = Engine(root, subscribe="orders", pollIntervalMs=1000)
+    clock = Clock(query)
+    assert not query.batch()
+    for number in range(4):
+        fill(log, "orders", {0: 1})
+        clock.now += 0.1 * number
+        slept = clock.slept
+        assert at(query.batch()) == {("orders", 0): [number]}
+        assert clock.slept - slept == pytest.approx(1 - 0.1 * number)
+        slept = clock.slept
+        assert not query.batch(), "after a batch the next look is at once"
+        assert clock.slept == slept
+
+
+def test_available_now_waits_for_nothing(log: Any, root: str) -> None:
+    """What it reads is fixed; other sources of the query may have more."""
+    fill(log, "orders", {0: 1})
+    query = earliest(root, pollIntervalMs=1000).available_now()
+    clock = Clock(query)
+    assert len(query.drain()) == 1
+    fill(log, "orders", {0: 1})
+    assert [query.batch() for _ in range(3)] == [None] * 3
+    assert clock.slept == 0
