@@ -233,19 +233,23 @@ class Run:
     def _seeks(self, group: Group, number: int) -> Positions:
         """Where the group was put after reset ``number``."""
         put = moved_since(group, number)
-        unseen = [tp.topic for tp, offset in put.items() if not self._knows(tp, offset)]
+        put = {tp: at for tp, at in put.items() if self.topics.may_read(tp)}
+        unseen = [tp.topic for tp, at in put.items() if not self._knows(tp, at)]
         if unseen:
-            # Whoever was reset to here was there: what is not found now is gone since. So the
-            # number may go into the offset without those.
             self.topics.expect(unseen)
             self.topics.look(missing=True)
-        known = set(self.topics.partitions())
-        return {tp: self._sought(group, tp, at) for tp, at in put.items() if tp in known}
+        # What the chain says is gone was there when it was reset, so the number may go into the
+        # offset without it.
+        return {
+            tp: self._sought(group, tp, at)
+            for tp, at in put.items()
+            if self._knows(tp, at) or self.topics.find(tp, at)
+        }
 
     def _sought(self, group: Group, tp: TopicPartition, at: int) -> int:
-        """A reset to what the log does not have, or no longer, means its start."""
+        """A reset to what is not there any more means the log's start."""
         span = self._span(tp)
-        if span.start <= at <= span.end:
+        if at >= span.start:
             return at
         warn(
             f"The group {group.name!r} was reset to {at} of {tp.topic}-{tp.partition}, which holds "
@@ -257,7 +261,7 @@ class Run:
         """Whether the topic was looked at since the reset: one look need not reach the end."""
         state = self.topics.states.get(tp.topic)
         if state is None or tp.partition >= state.partitions:
-            return not self.topics.may_read(tp)
+            return False
         return offset <= state.end(tp.partition)
 
     def _span(self, tp: TopicPartition) -> Span:

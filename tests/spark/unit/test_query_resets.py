@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from engine import Checkpoint, at, fill
+from engine import Checkpoint, at, fill, fresh_root
 from group_tools import GROUP, commit_by_hand, committed, reset, until
 from query_tools import ON_MEMORY_AND_DISK, log_of_orders
 
+from offsetlog.errors import StorageError
 from offsetlog.group.requests import Expire
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.options import Place
@@ -268,6 +269,29 @@ def test_a_reset_of_a_topic_that_is_gone_by_now(log: Any, root: str, running: An
     assert at(again.batch()) == {("orders", 0): [0, 1, 2]}
     assert again.batch() is None
     assert again.checkpoint.wal[-1]["@reset"] == 1
+
+
+@pytest.mark.parametrize("loss", ["true", "false"])
+def test_a_reset_beyond_what_is_in_sight_is_no_reset_to_the_start(
+    log: Any, root: str, running: Any, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a disk that shows an older view: the place is there, and others have seen it."""
+    monkeypatch.setattr("pyspark_offsetlog.sight.LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("pyspark_offsetlog.run.IDLE_LOOK", 0.0)
+    given = {**GROUP, "subscribePattern": "^o", "failOnDataLoss": loss}
+    del given["subscribe"]
+    fill(log, "orders", {0: 3})
+    query = running(root, **given)
+    query.drain()
+    elsewhere = open_log(Place(fresh_root(), offsets_table=f"{root}/__consumer_offsets"))
+    elsewhere.create_topic("orders", partitions=2)
+    elsewhere.create_topic("other")
+    fill(elsewhere, "orders", {0: 9})
+    fill(elsewhere, "other", {0: 4})
+    for topic, told in (("other", "sees no such topic"), ("orders", "sees the log only up to 3")):
+        elsewhere.group("g").reset(topic, to="latest", dry_run=False)
+        with pytest.raises(StorageError, match=told):
+            query.batch()
 
 
 def test_a_group_that_was_deleted_does_not_move_a_checkpoint(
