@@ -2,8 +2,9 @@
 
 Invariants:
 
-1. A group goes when it has had no member and no commit for the whole retention time; whether
-   that is so is asked again when the fact is written.
+1. A group goes when it has had no member and no commit for the whole retention time, as of the
+   storage's clock: a maintainer whose own is wrong gives nothing up early. Whether that is so is
+   asked again when the fact is written.
 2. A member goes when its heartbeat has not changed for the whole retention time, by the
    storage's clock: this is for groups whose last worker was killed, and nobody watches.
 3. The state is stored before anything is deleted.
@@ -50,14 +51,17 @@ def maintain_offsets(
     table = offsets.look()
     if table.version < 0:
         return None
-    dead = _dead(offsets, table, retention_ms)
+    now = offsets.port.storage_now()
+    if now is None:
+        now = offsets.env.now_ms()
+    dead = _dead(offsets, table, now, retention_ms)
     if dead:
         offsets.ask(*dead)
         table = offsets.look()
-    names = expired_groups(table, offsets.env.now_ms(), retention_ms)
+    names = expired_groups(table, now, retention_ms)
     held = {name: len(table.group(name).positions) for name in names}
     if names:
-        requests: list[Request] = [Expire(name, retention_ms) for name in names]
+        requests: list[Request] = [Expire(name, retention_ms, now, table.version) for name in names]
         offsets.ask(*requests)
         names = tuple(name for name in names if not offsets.table.group(name).alive)
     done = offsets.maintain(grace_ms)
@@ -72,16 +76,15 @@ def maintain_offsets(
     )
 
 
-def _dead(offsets: OffsetsTable, table: Table, retention_ms: int) -> list[Request]:
-    now = offsets.env.now_ms()
+def _dead(offsets: OffsetsTable, table: Table, now: int, retention_ms: int) -> list[Request]:
     out: list[Request] = []
     for group in table.groups.values():
-        if now - group.active_at < retention_ms:
+        if max(now - group.active_at, 0) < retention_ms:
             continue
         for name, member in group.members.items():
             if not member.said.session_ms:
                 continue
             age = offsets.port.beat_age_ms(name, now)
-            if age is None or age >= retention_ms:
+            if age is None or max(age, 0) >= retention_ms:
                 out.append(Expel(group.name, name, member.joined, "maintenance", "it is silent"))
     return out

@@ -144,7 +144,9 @@ class _Decider:
             case DeleteOffsets():
                 return self._delete_offsets(draft, request)
             case Expire():
-                if is_expired(draft.frozen(), self.now_ms, request.retention_ms):
+                later = any(p.version > request.version for p in draft.positions.values())
+                now_ms = self.now_ms if request.now_ms is None else request.now_ms
+                if not later and is_expired(draft.frozen(), now_ms, request.retention_ms):
                     self._write(draft, [self._fact(draft, Kind.DELETE)])
                 return Accepted()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..values import MAX_OFFSET
 from .facts import OffsetAndMetadata, Partition, Subscription, TopicView
 from .reset import Scenario, Span
 
@@ -105,10 +106,13 @@ class DeleteOffsets(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """Drop the group if nobody is in it and nothing was committed for so long."""
+    """Drop the group if nobody is in it and nothing was committed for so long, as of ``now_ms``
+    (None: the clock of who decides); what was committed after ``version`` keeps it."""
 
     group: str
     retention_ms: int
+    now_ms: int | None = None
+    version: int = MAX_OFFSET
 
 
 Request = (

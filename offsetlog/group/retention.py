@@ -4,8 +4,9 @@ Rules of this module:
 
 1. Only a group without members can expire, and only so long after the last thing that any
    member or administrator did. A read is not such a thing.
-2. This alone asks a clock, the author's own; a wrong clock gives up positions early or late,
-   and no other promise rests on it. A time in the future counts as now.
+2. The time now is the storage's, as for the retention of records, and what it is compared with
+   is the time that the author of a fact gave it, as a record's is its producer's. No other
+   promise rests on a clock. A time in the future counts as now.
 3. Whether a group expires is asked again when the fact is written: a commit in between
    keeps it.
 """
@@ -20,7 +21,8 @@ DEFAULT_RETENTION_MS = 10_080 * 60_000
 
 def is_expired(group: Group, now_ms: int, retention_ms: int = DEFAULT_RETENTION_MS) -> bool:
     """Whether the group has been empty and silent for the whole of the retention time."""
-    return group.alive and not group.members and now_ms - group.active_at >= retention_ms
+    silent = max(now_ms - group.active_at, 0)
+    return group.alive and not group.members and silent >= retention_ms
 
 
 def expired_groups(table: Table, now_ms: int, retention_ms: int) -> tuple[str, ...]:

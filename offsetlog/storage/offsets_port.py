@@ -23,6 +23,8 @@ from .ports import PutResult, Store
 
 HEARTBEATS = "_heartbeats"
 STATE_FILE = "_state/checkpoint.json"
+CLOCK_FILE = "_state/clock.json"
+"""Touched to read the storage's clock."""
 
 
 class News(NamedTuple):
@@ -80,6 +82,9 @@ class OffsetsPort(Protocol):
     def beat_age_ms(self, member: str, now_ms: int) -> int | None:
         """How old it is by the storage's clock; None if there is none."""
 
+    def storage_now(self) -> int | None:
+        """The storage's own clock: the time that it gives to a file written now."""
+
     def close(self) -> None:
         """Free what the port holds."""
 
@@ -112,3 +117,9 @@ class Beats:
     def beat_age_ms(self, member: str, now_ms: int) -> int | None:
         info = self.store.info(self._beat_name(member))
         return None if info is None else now_ms - info.modified_ms
+
+    def storage_now(self) -> int | None:
+        name = self._name(CLOCK_FILE)
+        self.store.put(name, b'{"touched":true}', durable=False)
+        info = self.store.info(name)
+        return None if info is None else info.modified_ms

@@ -198,6 +198,39 @@ def test_deleting(log):
     assert list(log.groups()) == [] and log.group("billing").state() == "Dead"
 
 
+DAY_MS = 86_400_000
+
+
+def with_a_clock(log, days):
+    """Another program at the same log, whose clock is so many days ahead."""
+    from offsetlog.client.env import REAL
+    from offsetlog.client.log import Log
+    from offsetlog.storage import open_store
+
+    env = REAL._replace(now_ms=lambda: REAL.now_ms() + days * DAY_MS)
+    return Log(open_store(log.url), env)
+
+
+@pytest.mark.parametrize("retention", [10_080, 2 * 10_080], ids=["a week", "two weeks"])
+def test_positions_expire_by_the_storages_clock(log, retention):
+    """Not by the maintainer's: README, "None of this rests on clocks that agree"."""
+    fill(log)
+    with with_a_clock(log, -10) as old, old.consumer("old") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit({("orders", 0): 5})
+    with log.consumer("billing") as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit({("orders", 0): 5})
+    quiet(log, "alive")
+    with with_a_clock(log, 30) as wrong:
+        done = wrong.maintain(offsets_retention_minutes=retention)[-1]
+        kept = ["alive", "billing"] if retention == 10_080 else ["alive", "billing", "old"]
+        assert list(wrong.groups()) == list(log.groups()) == kept
+        assert done.expired_records == 3 - len(kept)
+    assert log.group("billing").committed()["orders", 0].offset == 5
+    assert [m.member for m in log.group("alive").members()], "its heartbeat is young"
+
+
 def test_maintain_gives_up_groups_that_nobody_needs(log):
     fill(log)
     with log.consumer("old") as consumer:

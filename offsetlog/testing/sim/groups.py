@@ -48,6 +48,9 @@ class HandLog:
         self.offsets_table = OffsetsTable(ChainOffsets(self.store, FOLDER), self.env, None)
         self.pulses = HandPulses(self.offsets_table)
 
+    def see_root(self) -> None:
+        """The simulated root is always in sight."""
+
     def topic_handle(self, name: str) -> TopicHandle:
         return self._handle
 
