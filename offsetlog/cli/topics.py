@@ -13,6 +13,7 @@ from .params import TOPIC, KeyValue, Whole
 from .session import Session, pass_session
 
 if TYPE_CHECKING:
+    from ..client.log import Log
     from ..client.views import TopicInfo
 
 
@@ -227,27 +228,35 @@ def delete(session: Session, topic: str, purge: bool, yes: bool, if_exists: bool
     Its history stays, so that a topic that is created again under its name goes on with new
     offsets and nothing old is taken for new; its records are removed by 'offsetlog maintain'.
     --purge removes everything at once, also of a topic that was deleted before, and is safe only
-    when nobody reads or writes it.
+    when nobody reads or writes it. What lies in its folder and is not the topic's stays, and is
+    named.
     """
-    if purge and not yes:
-        _ask(topic)
+    purged = None
     with session.open() as log:
         try:
-            log.delete_topic(topic, purge=purge)
+            if purge and not yes:
+                _ask(log, topic)
+            purged = log.delete_topic(topic, purge=purge)
             done = True
         except UnknownTopicError:
             if not if_exists:
                 raise
             done = False
     if session.json:
-        print_json({"name": topic, "deleted": done, "purged": done and purge})
+        told: dict[str, Any] = {"name": topic, "deleted": done, "purged": done and purge}
+        if purged is not None:
+            told |= {"files": purged.files, "bytes": purged.bytes, "left": purged.others}
+            told |= {"left_more": purged.more}
+        print_json(told)
     elif done:
         click.echo(f"{'Purged' if purge else 'Deleted'} topic {topic}.")
     else:
         click.echo(f"There is no topic {topic}.")
+    if purged is not None and purged.others and not session.json:
+        click.echo(f"Left what is not the topic's: {purged.others_told()}.", err=True)
 
 
-def _ask(topic: str) -> None:
+def _ask(log: Log, topic: str) -> None:
     """Let somebody who is there say yes; nobody's silence is one."""
     import sys
 
@@ -256,6 +265,13 @@ def _ask(topic: str) -> None:
             f"A purge of topic {topic!r} removes it for good, and nobody is here to be asked.",
             "Add --yes if that is meant.",
         )
-    text = f"Remove {topic}, with all of its history, for good?"
+    plan = log.purge_plan(topic)
+    records = "records that can't be counted" if plan.records is None else f"{plan.records} records"
+    text = (
+        f"Remove {topic}, with all of its history, for good: {records}, "
+        f"{plan.contents.files} files, {plan.contents.bytes} bytes at {plan.address}?"
+    )
+    if plan.contents.others:
+        text = f"What is not the topic's stays: {plan.contents.others_told()}.\n{text}"
     if not click.confirm(text, default=False, err=True):
         raise click.Abort

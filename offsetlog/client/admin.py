@@ -5,6 +5,7 @@ Invariants:
 1. A change is decided by the fold. When somebody else's came first, it is looked at again and
    proposed again, or refused with what is now true.
 2. A topic that is created again goes on in the same chain, with the same offsets.
+3. A topic that was never there is made only in a folder that holds nothing else.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from ..log.entry import Configure, Create, Delete, Expire, Trim, Void
 from ..log.state import State
 from ..values import MAX_PARTITIONS, check_name, normalise_config
 from .handle import TopicHandle
+from .purge import check_free
 
 TRIES = 20
 ROOT_BYTES = 65_536
@@ -53,6 +55,8 @@ def create(handle: TopicHandle, partitions: int, config: Mapping[str, object] | 
         state = handle.raw_state()
         if state.alive:
             raise _exists(name, state)
+        if not state.tip:
+            check_free(handle.chain.store, handle.chain.folder)
         if handle.decide(Create(name, count, stored, state.head)) is None:
             return handle.chain.state
     raise _contended(name)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import warnings
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
@@ -22,13 +23,13 @@ from typing import Any
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
 from ..format import FORMAT_VERSION, names, strict_json
 from ..group.state import status
-from ..log.state import EMPTY_STATE
+from ..log.state import EMPTY_STATE, State
 from ..storage.open_offsets import FOLDER as OFFSETS_FOLDER
 from ..storage.open_offsets import open_offsets
 from ..storage.ports import Committed, Conflict, Store
 from ..storage.probe import probe_store
 from ..values import check_name
-from . import admin
+from . import admin, purge
 from .appender import BUFFER_BYTES, Appender
 from .consumer import Consumer
 from .env import REAL, Env
@@ -45,6 +46,7 @@ from .offsets_maintenance import (
 from .offsets_table import OffsetsTable
 from .producer import Producer
 from .pulse import Pulses
+from .purge import Contents, PurgePlan, check_free, check_surroundings
 from .verify import Report, verify_topic
 from .views import Topic, TopicInfo, TopicList, info
 
@@ -156,6 +158,7 @@ class Log:
             return
         if self.store.get(names.ROOT_FILE, 0, 1) is not None:
             return
+        check_surroundings(self.store, OFFSETS_FOLDER)
         if not self.store.is_local:
             probe_store(self.store)
         data = strict_json.dumps({"format": FORMAT_VERSION, "id": self.env.new_id()})
@@ -180,33 +183,82 @@ class Log:
         check_name(name)
         admin.check_partitions(partitions)
         admin.check_config(config)
-        self.make_root()
+        if self._kept_root is None and self.store.get(names.ROOT_FILE, 0, 1) is None:
+            # Nothing is made where nothing can be.
+            check_free(self.store, names.topic_folder(name))
+            self.make_root()
         handle = self._fresh_handle(name)
         admin.create(handle, partitions, config)
         return Topic(handle)
 
-    def delete_topic(self, name: str, *, purge: bool = False) -> None:
+    def delete_topic(self, name: str, *, purge: bool = False) -> Contents | None:
         """Delete a topic. Its chain stays, so that its offsets are never given twice; ``purge``
-        removes everything, which is safe only when nobody reads or writes the topic any more."""
-        handle = self.topic_handle(name)
-        state = handle.raw_state()
-        deleted_before = state.topic == name and not state.alive
-        if not (purge and deleted_before):
-            admin.delete(handle)
+        removes its files too, which is safe only when nobody reads or writes the topic any more,
+        and tells what was removed and what was left, since it is not the topic's."""
         if purge:
-            self.store.delete_tree(names.topic_folder(name))
-            with self._lock:
-                self._handles.pop(name, None)
-                self._appenders.pop(name, None)
+            return self._purge(name)
+        admin.delete(self.topic_handle(name))
+        return None
+
+    def _purge(self, name: str) -> Contents:
+        handle = self.topic_handle(name)
+        folder = handle.chain.folder
+        state = self._look_before_purge(handle)
+        if state is not None and state.alive:
+            admin.delete(handle)
+        done = purge.remove(self.store, folder)
+        with self._lock:
+            for known in [h.name for h in self._handles.values() if h.chain.folder == folder]:
+                self._handles.pop(known, None)
+                self._appenders.pop(known, None)
+        return done
+
+    def purge_plan(self, name: str) -> PurgePlan:
+        """What ``delete_topic(name, purge=True)`` would remove; nothing is changed."""
+        handle = self.topic_handle(name)
+        folder = handle.chain.folder
+        state = self._look_before_purge(handle)
+        records = None if state is None else sum(part.end - part.start for part in state.parts)
+        found = purge.contents(self.store, folder)
+        return PurgePlan(name, f"{self.url}/{folder}", records, found)
+
+    def _look_before_purge(self, handle: TopicHandle) -> State | None:
+        """The topic's state; None if it can't be read: then nobody can use the topic, and its
+        files may go all the same."""
+        try:
+            state = handle.raw_state()
+        except CorruptLogError:
+            return None
+        except StorageError as error:
+            if error.retryable:
+                raise
+            return None
+        if state.topic == handle.name and not state.alive:
+            return state
+        if not state.tip and purge.contents(self.store, handle.chain.folder).files:
+            return state  # What an earlier purge left, or a writer that did not know of it.
+        return handle.state(fresh=False)
 
     def topics(self) -> TopicList:
-        """The topics that exist, by name."""
+        """The topics that exist, by name. One that can't be read is left out, with a warning that
+        names it."""
         self.root_id  # noqa: B018 - a root that is not there is an error, not an empty list
         infos: list[TopicInfo] = []
-        for handle in self.all_handles():
+        handles, broken = self._look_at_all()
+        for handle in handles:
             state = handle.chain.state
             if state.alive:
-                infos.append(info(handle, state))
+                try:
+                    infos.append(info(handle, state))
+                except Exception as error:  # noqa: BLE001 - the others can be told of all the same
+                    broken[handle.chain.folder] = _as_ours(handle.chain.folder, error)
+        for folder, wrong in sorted(broken.items()):
+            if wrong.retryable:
+                raise wrong  # The storage fails, and not a topic: ask again.
+            warnings.warn(
+                f"The topic in {self.url}/{folder} can't be read, and is not listed: {wrong}",
+                stacklevel=2,
+            )
         return TopicList(sorted(infos, key=lambda told: told.name))
 
     def topic(self, name: str) -> Topic:
@@ -214,20 +266,32 @@ class Log:
         handle.state()
         return Topic(handle)
 
-    def all_handles(self) -> list[TopicHandle]:
-        """Of every topic that was ever created, deleted ones too; freshly looked at."""
-        found = []
+    def _look_at_all(self) -> tuple[list[TopicHandle], dict[str, OffsetLogError]]:
+        """Of every topic that was ever created, deleted ones too; freshly looked at. And what is
+        wrong with those that can't be read, by their folders: they must not hide the others."""
+        found: list[TopicHandle] = []
+        broken: dict[str, OffsetLogError] = {}
         for folder in sorted(filter(names.is_topic_folder, self.store.folders(""))):
+            try:
+                handle = self._look_at(folder)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this topic's
+                broken[folder] = _as_ours(folder, error)
+            else:
+                if handle is not None:
+                    found.append(handle)
+        return found, broken
+
+    def _look_at(self, folder: str) -> TopicHandle | None:
+        with self._lock:
             known = next((h for h in self._handles.values() if h.chain.folder == folder), None)
-            handle = known or TopicHandle(self.store, folder, self.env, self._pool)
-            state = handle.raw_state()
-            if not state.tip:
-                continue
-            if handle.name != state.topic:
-                handle = self.topic_handle(state.topic)
-                handle.raw_state()
-            found.append(handle)
-        return found
+        handle = known or TopicHandle(self.store, folder, self.env, self._pool)
+        state = handle.raw_state()
+        if not state.tip:
+            return None
+        if handle.name != state.topic:
+            handle = self.topic_handle(state.topic)
+            handle.raw_state()
+        return handle
 
     def topic_handle(self, name: str) -> TopicHandle:
         """The one handle of a topic, which need not exist."""
@@ -329,25 +393,33 @@ class Log:
         **settings: Any,
     ) -> list[Maintained]:
         """Snapshots, consolidation, retention and collection, of one topic or of all; with all
-        of them the offsets table is looked after too, as the last of the list."""
+        of them the offsets table is looked after too, as the last of the list. What can't be
+        looked after does not keep the rest from it: the first failure is raised at the end."""
         self.root_id  # noqa: B018
         check_retention(offsets_retention_minutes)
-        handles = self.all_handles() if topic is None else [self._existing(topic)]
+        broken: dict[str, OffsetLogError] = {}
+        handles = [] if topic is None else [self._existing(topic)]
+        if topic is None:
+            handles, broken = self._look_at_all()
         done: list[Maintained] = []
-        failed: list[OffsetLogError] = []
         for handle in handles:
             try:
                 done.append(Maintenance(handle, self._pool, **settings).run())
-            except OffsetLogError as error:
-                # One topic that cannot be looked after must not keep the others from it.
-                failed.append(error)
+            except Exception as error:  # noqa: BLE001 - it must not keep the others from it
+                broken[handle.name] = _as_ours(handle.name, error)
         if topic is None:
             grace = settings.get("grace_ms", GRACE_MS)
-            offsets = maintain_offsets(self.offsets_table, offsets_retention_minutes, grace)
-            if offsets is not None:
-                done.append(_as_maintained(offsets))
+            try:
+                offsets = maintain_offsets(self.offsets_table, offsets_retention_minutes, grace)
+                if offsets is not None:
+                    done.append(_as_maintained(offsets))
+            except OffsetLogError as error:
+                broken[OFFSETS_FOLDER] = error
+        failed = list(broken.items())
+        for name, wrong in failed[1:]:
+            warnings.warn(f"{name!r} was not looked after: {wrong}", stacklevel=2)
         if failed:
-            raise failed[0]
+            raise failed[0][1]
         return done
 
     def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:
@@ -405,6 +477,15 @@ class Log:
 
     def __repr__(self) -> str:
         return f"Log({self.url!r})"
+
+
+def _as_ours(topic: str, error: Exception) -> OffsetLogError:
+    """What went wrong with one topic, as an error of ours."""
+    if isinstance(error, OffsetLogError):
+        return error
+    failed = StorageError(f"Topic {topic!r} can't be looked after: {error!r}.", retryable=False)
+    failed.__cause__ = error
+    return failed
 
 
 def _as_maintained(done: OffsetsMaintained) -> Maintained:

@@ -300,7 +300,7 @@ class Maintenance:
 
     def _note_stubbed(self, reached: int, before: int) -> None:
         if reached > before:
-            name = _progress_name(self._folder)
+            name = names.stubs_name(self._folder)
             self._store.put(name, strict_json.dumps({"stubbed_to": reached}), durable=False)
 
     def _stub_one(self, number: int) -> int:
@@ -316,7 +316,7 @@ class Maintenance:
 
     def _stubbed_to(self) -> int:
         """Entries below it need no look any more. A lost note costs time only."""
-        data = self._store.get(_progress_name(self._folder))
+        data = self._store.get(names.stubs_name(self._folder))
         try:
             told = strict_json.fields(strict_json.loads(data or b"{}", "note", 4096), "note")
             reached = strict_json.integer(told.get("stubbed_to", 0), "note")
@@ -365,7 +365,3 @@ class Maintenance:
             sweep(f"{self._folder}/{folder}", before)
         for bucket in self._store.folders(names.log_folder(self._folder)):
             sweep(f"{names.log_folder(self._folder)}/{bucket}", before)
-
-
-def _progress_name(folder: str) -> str:
-    return f"{names.snapshot_folder(folder)}/stubs.json"

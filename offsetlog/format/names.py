@@ -24,6 +24,13 @@ _SEGMENT = re.compile(r"(?:(\d{20})-(\d{20})-)?(\d{20})-([0-9a-f]{32})\.parquet"
 _NUMBERED = re.compile(r"(\d{20})\.parquet", re.ASCII)
 _LEAF = re.compile(r"([0-9a-f]{32})\.parquet", re.ASCII)
 _PARTITION = re.compile(r"partition=(0|[1-9][0-9]{0,8})", re.ASCII)
+_BUCKET = re.compile(r"_log/\d{16}", re.ASCII)
+_DELTA = re.compile(
+    r"_delta_log/(?:_last_checkpoint|_last_vacuum_info|\d{20}[0-9a-z.-]*\.(?:json|parquet|crc)"
+    r"|(?:_staged_commits|_sidecars)/[0-9A-Za-z._-]+\.(?:json|parquet))",
+    re.ASCII,
+)
+_TABLES_PARTS = ("_delta_log", "_delta_log/_staged_commits", "_delta_log/_sidecars")
 
 
 def topic_folder(topic: str) -> str:
@@ -100,6 +107,11 @@ def clock_name(folder: str) -> str:
     return f"{folder}/_snapshot/clock.json"
 
 
+def stubs_name(folder: str) -> str:
+    """A note of maintenance: up to where entries need no look any more."""
+    return f"{folder}/_snapshot/stubs.json"
+
+
 def leaf_folder(folder: str) -> str:
     return f"{folder}/_index"
 
@@ -169,3 +181,24 @@ def parse_leaf(name: str) -> LeafName | None:
     if len(parts) != 3 or parts[1] != "_index" or match is None:
         return None
     return LeafName(parts[0], match[1])
+
+
+def is_topics_part(path: str) -> bool:
+    """Whether a folder is a part of a topic, by its path below the topic's folder."""
+    return (
+        path in ("_log", "_snapshot", "_index")
+        or path in _TABLES_PARTS
+        or _PARTITION.fullmatch(path) is not None
+        or _BUCKET.fullmatch(path) is not None
+    )
+
+
+def is_topics_file(name: str) -> bool:
+    """Whether a file is a topic's own, by its path below the root."""
+    folder, _, below = name.partition("/")
+    if name in (hint_name(folder), clock_name(folder), stubs_name(folder)):
+        return True
+    parsed = parse_entry(name) or parse_snapshot(name) or parse_leaf(name) or parse_segment(name)
+    if parsed is not None:
+        return parsed.folder == folder and str(parsed) == name
+    return _DELTA.fullmatch(below) is not None

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
@@ -118,6 +119,23 @@ class FsspecStore:
         """Remove temporaries that killed writers left in a folder; how many there were."""
         check_folder(folder)
         return 0
+
+    def above(self) -> Iterator[tuple[FsspecStore, str]]:
+        """The folders above the root, the nearest first, each with the part that leads here.
+        They use this store's connection, and need not be closed."""
+        at = self._root
+        while "/" in at.strip("/"):
+            at, _, part = at.rpartition("/")
+            if part:
+                yield self._at_root(at), part
+
+    def _at_root(self, root: str) -> FsspecStore:
+        self.fs  # noqa: B018 - made once, for all of them
+        other = copy.copy(self)
+        other._root = root.rstrip("/")
+        depth = self._root.count("/") - other._root.count("/")
+        other.url = self.url.rsplit("/", depth)[0]
+        return other
 
     def close(self) -> None:
         self._made = None
@@ -249,6 +267,15 @@ class LookThenWriteStore(ReadOnlyStore):
         for name in names:
             path = self._path(check_name(name))
             self._do("delete", name, lambda path=path: self.fs.rm_file(path), None)  # type: ignore[misc]
+
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a folder if it is empty; whether it is gone."""
+        path = self._path(check_name(folder))
+        # Looked at first: some filesystems remove a folder with all that is in it.
+        if any(True for _ in self._listing(folder)):
+            return False
+        self._do("delete", folder, lambda: self.fs.rmdir(path), None)
+        return True
 
     def delete_tree(self, folder: str) -> None:
         path = self._path(check_folder(folder))

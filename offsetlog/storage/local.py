@@ -214,6 +214,32 @@ class LocalStore:
             os.fsync(parent.fd)
         self._forget(folder)
 
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a folder if it is empty; whether it is gone."""
+        parent_name, last = split(folder)
+        with self._errors("delete", folder):
+            parent = self._folder(parent_name)
+            if parent is None:
+                return True
+            try:
+                os.rmdir(last, dir_fd=parent.fd)
+            except FileNotFoundError:
+                return True
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+                    raise
+                return False
+            os.fsync(parent.fd)
+        self._forget(folder)
+        return True
+
+    def above(self) -> Iterator[tuple[LocalStore, str]]:
+        """The folders above the root, the nearest first, each with the part that leads here."""
+        at = os.path.realpath(self._root)
+        while os.path.dirname(at) != at:
+            at, part = os.path.split(at)
+            yield LocalStore(at), part
+
     def settle(self, folder: str) -> None:
         with self._errors("sync", check_folder(folder)):
             found = self._folder(folder)

@@ -121,6 +121,21 @@ class MemoryStore:
                 if path == at or path.startswith(f"{at}/" if at else ""):
                     del _FILES.folders[path]
 
+    def remove_folder(self, folder: str) -> bool:
+        """Whether nothing is in a folder: there are no empty ones here."""
+        at = self._at(check_folder(folder))
+        with _FILES.lock:
+            return not any(
+                files for path, files in _FILES.folders.items() if f"{path}/".startswith(f"{at}/")
+            )
+
+    def above(self) -> Iterator[tuple[MemoryStore, str]]:
+        """The folders above the root, the nearest first, each with the part that leads here."""
+        at = self._root
+        while at:
+            at, _, part = at.rpartition("/")
+            yield MemoryStore(at), part
+
     def settle(self, folder: str) -> None:
         check_folder(folder)
 

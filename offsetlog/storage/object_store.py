@@ -117,6 +117,27 @@ class ObjectStore(FsspecStore, ABC):
         for key in sorted(markers, reverse=True):
             self._do("delete", folder, lambda key=key: self._delete_keys([key]), None)  # type: ignore[misc]
 
+    def remove_folder(self, folder: str) -> bool:
+        """Remove what stands for a folder if nothing is in it; whether it is gone."""
+        markers: set[str] = set()
+        for page in self._raw_pages(check_name(folder), flat=True):
+            # A name that ends with a slash is a marker that some tools leave for a folder.
+            if any(found.name[-1:] != "/" for found in page.files):
+                return False
+            markers |= {*(found.name for found in page.files), *page.markers}
+        own = {key for key in markers if key.rstrip("/") == self._key(folder)}
+        if markers - own:
+            return False
+        for key in own:
+            self._do("delete", folder, lambda key=key: self._delete_keys([key]), None)  # type: ignore[misc]
+        return True
+
+    def _at_root(self, root: str) -> FsspecStore:
+        other = super()._at_root(root)
+        assert isinstance(other, ObjectStore)
+        other._bucket, _, other._prefix = other._root.partition("/")
+        return other
+
     def _delete_keys(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), self.delete_together):
             self._wait(self._ask_delete, keys[first : first + self.delete_together])

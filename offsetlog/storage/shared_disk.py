@@ -146,6 +146,21 @@ class SharedDiskStore(FsspecStore):
             path = self._path(folder)
             self._do("delete", folder, lambda: self._remove_folder(path), None)
 
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a folder if it is empty; whether it is gone."""
+        if any(True for _ in self._of_folder(folder)):
+            return False
+        path = self._path(check_name(folder))
+        self._made_folders.clear()
+        self._do("delete", folder, lambda: self._remove_folder(path), None)
+        return True
+
+    def _at_root(self, root: str) -> FsspecStore:
+        other = super()._at_root(root)
+        assert isinstance(other, SharedDiskStore)
+        other._made_folders = set()
+        return other
+
     def sweep(self, folder: str, before_ms: int) -> int:
         """Remove temporaries that killed writers left in a folder; how many there were."""
         removed = 0

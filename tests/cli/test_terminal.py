@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 
 import pytest
@@ -55,7 +56,9 @@ def test_text_from_outside_is_not_markup(orders):
 @pytest.mark.parametrize(("answer", "gone"), [(b"n\n", False), (b"y\n", True)])
 def test_a_purge_asks_who_is_there(answer, gone, orders):
     status, shown = at_terminal("topics", "delete", "orders", "--purge", answer=answer)
-    assert "Remove orders" in shown
+    asked = " ".join(shown.split())
+    assert re.search(r"Remove orders, .* for good: 6 records, \d+ files, \d+ bytes", asked)
+    assert f"bytes at file://{orders}/log/orders?" in asked.replace(" /", "/")
     assert status == (0 if gone else 1)
     assert (orders / "log" / "orders").exists() is not gone
     assert (offsetlog("topics", "list").lines[1:] == []) is gone
