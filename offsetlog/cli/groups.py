@@ -228,7 +228,8 @@ def reset(
 ) -> None:
     """Put a group's positions elsewhere; without --execute nothing is changed.
 
-    Exactly one of the ways must be given. Running Python workers follow at their next poll.
+    Exactly one of the ways must be given. Running Python workers follow at their next poll. A group
+    that is not there yet is made, as by Kafka's tool.
     Targets outside of what a partition holds are clamped to it, with a warning.
     """
     from ..group.reset import choose_scenario

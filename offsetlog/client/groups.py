@@ -5,7 +5,8 @@ Invariants:
 1. Every number comes from a fresh look at the table and at the topics.
 2. A reset is planned from values (``group.reset``); the dry run and the real one are the same
    function, and the real one is computed anew against the positions that it replaces.
-3. A group that is not there is an error for whoever asks about it, never an empty answer.
+3. A group that is not there is an error for whoever asks about it, never an empty answer. A
+   reset that names topics makes it, as Kafka's tool does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InvalidRequestError
-from ..group.facts import OffsetAndMetadata, Partition
+from ..group.decide import Refused, decide
+from ..group.facts import OffsetAndMetadata, Partition, TopicView
 from ..group.lag import group_lag, reading_from, total
 from ..group.plan_file import format_plan_file
 from ..group.refusal import unknown_group
@@ -27,7 +29,6 @@ from ..group.reset import (
     Scenario,
     Span,
     choose_scenario,
-    plan_reset,
     target_time,
 )
 from ..group.state import Group as GroupState
@@ -111,7 +112,8 @@ class Group:
         or give one of ``shift_by`` (such as -100), ``to_datetime`` (ISO 8601), ``by_duration``
         (``"PT10M"``: ten minutes back) or ``from_file`` (what a plan's ``to_csv`` wrote).
         Without a topic all topics of the group are reset. Running workers follow at their next
-        poll. What lies outside the log is clamped to it, with a warning.
+        poll. What lies outside the log is clamped to it, with a warning. A group that is not
+        there yet is made by it.
         """
         given: dict[str, object] = {
             "shift-by": shift_by,
@@ -153,7 +155,8 @@ class Group:
         dry_run: bool = True,
     ) -> ResetPlan:
         """As ``plan``, for several topics, each with its partitions (None: all)."""
-        group = self._state()
+        table = self._host.offsets_table.look()
+        group = table.group(self.name)
         scenario = _only(scenario, which)
         targets, spans = self._targets(group, scenario, which)
         found: dict[Partition, int | None] = {}
@@ -162,13 +165,25 @@ class Group:
             for name, number in targets:
                 handle = self._host.topic_handle(name)
                 found[name, number] = offset_for_time(handle, number, time_ms)
-        plan = plan_reset(group.positions, scenario, targets, spans, found)
-        if not dry_run:
-            request = Reset(self.name, scenario, targets, spans, found)
-            [accepted] = self._host.offsets_table.accept(request)
-            assert accepted.plan is not None
-            plan = accepted.plan
-        return ResetPlan(self.name, plan, executed=not dry_run, csv=_csv(plan))
+        views = {} if group.alive else self._views(spans)
+        request = Reset(self.name, scenario, targets, spans, found, True, views)
+        if dry_run:
+            [outcome] = decide(table, [request], self._host.env.now_ms(), "").outcomes
+            if isinstance(outcome, Refused):
+                raise outcome.error
+        else:
+            [outcome] = self._host.offsets_table.accept(request)
+        assert outcome.plan is not None
+        return ResetPlan(self.name, outcome.plan, executed=not dry_run, csv=_csv(outcome.plan))
+
+    def _views(self, spans: Iterable[Partition]) -> dict[str, TopicView]:
+        """What a group that is made knows of its topics: partitions that are there already were
+        not added to it."""
+        views = {}
+        for topic in sorted({topic for topic, _ in spans}):
+            state = self._host.topic_handle(topic).state(fresh=False)
+            views[topic] = TopicView(state.partitions, state.tip)
+        return views
 
     def _targets(
         self,
@@ -181,6 +196,8 @@ class Group:
             return (), spans_of(self._host, named)
         if not which:
             topics = {topic for topic, _ in group.positions}
+            if not group.alive:
+                raise unknown_group(self.name)
             if not topics:
                 raise InvalidRequestError(
                     f"The group {self.name!r} has no positions to reset.", "Name a topic."

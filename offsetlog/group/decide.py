@@ -13,7 +13,7 @@ Rules of this module:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from ..errors import InvalidRequestError, OffsetLogError
@@ -204,8 +204,12 @@ class _Decider:
         return Accepted()
 
     def _topics(self, draft: Draft, asked: Topics) -> Accepted:
+        self._write(draft, self._seen(draft, asked.views))
+        return Accepted()
+
+    def _seen(self, draft: Draft, views: Mapping[str, TopicView]) -> list[Fact]:
         facts = []
-        for topic, view in sorted(asked.views.items()):
+        for topic, view in sorted(views.items()):
             _check_view(topic, view)
             known = draft.topics.get(topic)
             if known is None and view.partitions == 0:
@@ -213,8 +217,7 @@ class _Decider:
             if known is None or (view.partitions != known.partitions and view.tip > known.tip):
                 text = encode_topic(view)
                 facts.append(self._fact(draft, Kind.TOPICS, topic=topic, metadata=text))
-        self._write(draft, facts)
-        return Accepted()
+        return facts
 
     def _reset(self, draft: Draft, asked: Reset) -> Accepted:
         if not draft.alive and not asked.create:
@@ -222,18 +225,22 @@ class _Decider:
         self._new_spelling(draft)
         plan = plan_reset(draft.positions, asked.scenario, asked.targets, asked.spans, asked.found)
         number = draft.resets + 1
+        seen = [] if draft.alive else self._seen(draft, asked.views)
         self._write(
             draft,
             [
-                self._fact(
-                    draft,
-                    Kind.RESET,
-                    topic=move.topic,
-                    partition=move.partition,
-                    offset=move.after,
-                    reset=number,
-                )
-                for move in plan.moves
+                *seen,
+                *(
+                    self._fact(
+                        draft,
+                        Kind.RESET,
+                        topic=move.topic,
+                        partition=move.partition,
+                        offset=move.after,
+                        reset=number,
+                    )
+                    for move in plan.moves
+                ),
             ],
         )
         return Accepted(plan=plan)

@@ -83,7 +83,8 @@ class Topics(NamedTuple):
 
 class Reset(NamedTuple):
     """Put positions elsewhere; what that means is computed against the positions that are
-    there when it is written. ``create``: the group may be a new one."""
+    there when it is written. ``create``: the group may be a new one, which knows its topics
+    by ``views``."""
 
     group: str
     scenario: Scenario
@@ -91,6 +92,7 @@ class Reset(NamedTuple):
     spans: Mapping[Partition, Span]
     found: Mapping[Partition, int | None]
     create: bool = False
+    views: Mapping[str, TopicView] = {}
 
 
 class DeleteGroup(NamedTuple):

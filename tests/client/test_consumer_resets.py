@@ -168,7 +168,9 @@ def test_a_reset_that_cannot_be_changes_nothing(log, tmp_path):
         with pytest.raises(kind, match=said):
             group.reset("orders", dry_run=False, **how)
     for ask in (
-        lambda: log.group("nobody").reset("orders", to="earliest", dry_run=False),
+        lambda: log.group("nobody").reset(to="earliest", dry_run=False),
+        lambda: log.group("nobody").reset("orders", shift_by=-1, dry_run=False),
+        lambda: log.group("Billing").reset("orders", to="earliest"),
         lambda: log.group("nobody").describe(),
         lambda: log.group("nobody").delete(),
         lambda: group.reset("nothing", to="earliest", dry_run=False),
@@ -181,6 +183,28 @@ def test_a_reset_that_cannot_be_changes_nothing(log, tmp_path):
             ask()
     assert log.offsets_table.look().version == version
     assert group.committed() == {("orders", 0): (5, "")}
+
+
+def test_a_reset_makes_a_group_that_is_not_there_yet(log, tmp_path):
+    fill(log)
+    group = log.group("new")
+    plan = group.reset("orders", to=4, partitions=[0, 2])
+    assert [(m.partition, m.before, m.after) for m in plan.moves] == [(0, None, 4), (2, None, 4)]
+    assert list(log.groups()) == [], "a dry run makes nothing"
+    assert group.reset("orders", to=4, partitions=[0, 2], dry_run=False).moves == plan.moves
+    assert list(log.groups()) == ["new"] and group.state() == "Empty"
+    assert group.committed() == {("orders", 0): (4, ""), ("orders", 2): (4, "")}
+    with log.consumer("new", ["orders"]) as consumer:
+        assert {r.partition: r.offset for r in reversed(drain(consumer))} == {0: 4, 2: 4}
+        assert consumer.position(("orders", 1)) == 10, "it is no added partition: its policy counts"
+    file = tmp_path / "plan.csv"
+    plan.to_csv(file)
+    log.group("copy").reset(from_file=file, dry_run=False)
+    assert log.group("copy").committed() == {("orders", 0): (4, ""), ("orders", 2): (4, "")}
+    log.group("new").delete()
+    log.group("new").reset("orders", to="latest", dry_run=False)
+    assert {said.offset for said in group.committed().values()} == {10}
+    assert log.group("new").describe().resets == 2, "numbers never restart"
 
 
 def test_deleting(log):
