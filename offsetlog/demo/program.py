@@ -43,7 +43,7 @@ class Program:
 
     def start(self, state: str = "running", answers: bool = False, **environment: str) -> None:
         """Start it, for the first time or again."""
-        self.close()
+        self.kill()
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
                 self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE if answers else log,
@@ -64,32 +64,26 @@ class Program:
         return line if line.endswith("\n") else ""
 
     def kill(self, state: str = "KILLED") -> None:
-        """SIGKILL, for it and for whatever it started."""
-        self.state = state
-        if self._process is not None:
+        """SIGKILL, for it and for whatever it started; nothing of it is left."""
+        process, self._process, self.state = self._process, None, state
+        if process is not None:
             with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            self._process.wait()
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(OSError):
+                    pipe and pipe.close()
 
     def end(self) -> None:
         """Close its stdin, and give it time to finish."""
+        if self._process is None:
+            return
         process, self.state = self._process, "ended"
-        if process is not None and process.stdin is not None:
-            with suppress(OSError):
-                process.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(20)
-            self.kill(f"failed ({process.poll()})" if process.poll() != 0 else "ended")
-            self.close()
-
-    def close(self) -> None:
-        """Leave nothing of it behind."""
-        self.kill(self.state)
-        for pipe in (self._process.stdin, self._process.stdout) if self._process else ():
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        self._process = None
+        with suppress(OSError, subprocess.TimeoutExpired):
+            process.stdin and process.stdin.close()
+            process.wait(20)
+        status = process.poll()
+        self.kill(f"failed ({status})" if status != 0 else "ended")
 
     def check(self) -> None:
         """An error if it ended though nobody ended it."""

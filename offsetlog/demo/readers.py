@@ -67,7 +67,7 @@ class Workers(Readers):
     """Without Spark: two processes in plain Python share the partitions."""
 
     victim = "a worker"
-    outage = "Nobody tells the other worker: it misses heartbeats, and takes over."
+    outage = "The other worker misses its heartbeats, and takes over."
 
     def __init__(self, folder: Path) -> None:
         super().__init__(*(Program("worker", f"worker-{n}", folder) for n in (1, 2)))

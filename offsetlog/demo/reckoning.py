@@ -108,7 +108,8 @@ def _tailed(stage: Stage, stored: Stored) -> Finding:
 
 def _shops(stage: Stage) -> Finding:
     victim = stage.shops[-1]
-    at_fault = [f"{shop.name} {shop.state}" for shop in stage.shops if shop.state != "ended"]
+    programs = [shop.program for shop in stage.shops]
+    at_fault = [f"{one.name} {one.state}" for one in programs if one.state != "ended"]
     return Finding(
         "A shop was killed, and all of them finished",
         not at_fault and 0 < victim.killed_after < victim.sent,

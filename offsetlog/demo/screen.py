@@ -111,7 +111,7 @@ class Screen(Lines):
         for name in ("END", "COMMITTED", "LAG"):
             table.add_column(name, justify="right", min_width=7)
         table.add_column("", min_width=BAR)
-        table.add_column("READ BY", min_width=8, max_width=17, no_wrap=True)
+        table.add_column("READ BY", min_width=8, max_width=16, no_wrap=True)
         for line in look.partitions:
             bar = Text("━" * (BAR * line.lag // self._highest), "yellow")
             numbers = (f"{number:,}" for number in (line.end, line.committed, line.lag))

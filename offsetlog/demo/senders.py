@@ -28,8 +28,9 @@ class Sender(threading.Thread):
 
     pause: float
     program: Program | None = None
-    unfinished = False
-    """Whether a batch was begun and must be sent again."""
+    pid = 0
+    state = "running"
+    """As of a program, where there is none."""
 
     def __init__(self, name: str, busy: Callable[[], bool]) -> None:
         super().__init__(name=name, daemon=True)
@@ -39,14 +40,9 @@ class Sender(threading.Thread):
         self._ending = threading.Event()
 
     @property
-    def pid(self) -> int:
-        return self.program.pid if self.program is not None else 0
-
-    @property
-    def state(self) -> str:
-        if self.program is not None:
-            return self.program.state
-        return "ended" if self._ending.is_set() else "running"
+    def unfinished(self) -> bool:
+        """Whether a batch was begun and must be sent again."""
+        return False
 
     def run(self) -> None:
         try:
@@ -68,8 +64,9 @@ class Sender(threading.Thread):
             self.program.kill()
         if self.is_alive():
             self.join(60)
+        self.state = "ended"
         if self.program is not None:
-            self.program.close() if at_once else self.program.end()
+            self.program.end()
 
 
 class Files(Sender):
@@ -102,8 +99,8 @@ class Shop(Sender):
         self._lock = threading.Lock()
 
     @property
-    def unfinished(self) -> bool:  # type: ignore[override]
-        return bool(self._pending) and self.state == "running"
+    def unfinished(self) -> bool:
+        return bool(self._pending) and self.program.state == "running"
 
     def start(self) -> None:
         self.restart()

@@ -110,12 +110,13 @@ class Stage:
         sent, partitions, invoices = self.sent, self._partitions(), self.billing.invoices()
         self._billed = sum(invoices.values())
         self.readers.observe({partition.reader for partition in partitions}, self._billed)
-        players = (
-            *(Player(one.name, one.pid, one.state, one.sent) for one in self.senders),
-            *(Player(one.name, one.pid, one.state) for one in self.readers.programs),
-        )
+        players = []
+        for sender in self.senders:
+            process = sender.program or sender
+            players.append(Player(sender.name, process.pid, process.state, sender.sent))
+        players += [Player(one.name, one.pid, one.state) for one in self.readers.programs]
         latency = self.tail.latency_ms()
-        return Look(self.elapsed, sent, partitions, invoices, players, latency)
+        return Look(self.elapsed, sent, partitions, invoices, tuple(players), latency)
 
     def _partitions(self) -> tuple[Partition, ...]:
         lines = {}
@@ -125,8 +126,8 @@ class Stage:
         for number, end in sorted(self.log.topic(TOPIC).end_offsets().items()):
             line = lines.get(number)
             committed = line.committed if line else 0
-            # A member's name ends with an id.
-            reader = re.sub(r"-[0-9a-f]{8,}$", "", (line and line.member) or "")
+            # A member's name begins with its client's; who and where it is, and an id, follow.
+            reader = re.sub(r"-([^-]*@.*|[0-9a-f]{8,})$", "", (line and line.member) or "")
             partitions.append(Partition(number, end, committed, end - committed, reader))
         return tuple(partitions)
 
@@ -145,7 +146,7 @@ class Stage:
     def stop(self) -> None:
         """Leave nothing behind, whatever happened."""
         for program in self.readers.programs:
-            program.close()
+            program.kill()
         for sender in self.senders:
             sender.end(at_once=True)
         self.tail.end()

@@ -82,7 +82,7 @@ class Story:
     def _crash(self) -> None:
         stage, screen = self._stage, self._screen
         shop, readers = stage.shops[-1], stage.readers
-        screen.chapter(f"3. SIGKILL for a shop and for {readers.victim}, in full flight")
+        screen.chapter(f"3. SIGKILL for a shop and for {readers.victim}")
         shop.kill()
         readers.kill()
         screen.say(
@@ -108,7 +108,7 @@ class Story:
         reading = take_reading(self._stage, "first reading", 1)
         self._show(reading)
         if reading.missing == reading.twice == 0 and reading.cents != reading.worth:
-            self._screen.say("Nothing is lost, nothing is double. But the sum is wrong: a bug.")
+            self._screen.say("Nothing is lost or doubled. But the sum is wrong: a bug.")
         return reading
 
     def _replay(self) -> Reading:
@@ -125,7 +125,7 @@ class Story:
         )
         for move in stage.log.group(GROUP).reset(TOPIC, to="earliest", dry_run=False).moves:
             screen.echo(f"  {move.topic}-{move.partition}: {move.before} -> {move.after}")
-        screen.say("Nobody was stopped: the readers begin again by themselves.")
+        screen.say("Nothing was stopped: the readers go back to the beginning by themselves.")
         self._watch(
             "the end of the replay",
             lambda look: look.invoices.get(2, 0) >= look.stored and look.all_read,

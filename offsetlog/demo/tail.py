@@ -29,7 +29,7 @@ class Tail(threading.Thread):
             self.faults.append(f"the tail failed: {error}")
 
     def _follow(self) -> None:
-        expected = dict.fromkeys(range(PARTITIONS), 0)
+        ends = dict.fromkeys(range(PARTITIONS), 0)
         with (
             offsetlog.open(self._root) as log,
             log.consumer(topics=TOPIC, auto_offset_reset="earliest") as consumer,
@@ -38,14 +38,11 @@ class Tail(threading.Thread):
                 ending = self._ending.is_set()
                 records = consumer.poll(timeout=0.2)
                 for record in records:
-                    partition, offset = record.partition, record.offset
-                    if offset != expected[partition]:
-                        self.faults.append(
-                            f"offset {offset} of partition {partition} came in place of "
-                            f"{expected[partition]}"
-                        )
-                    expected[partition] = offset + 1
-                    self.records[partition, offset] = record.value
+                    place = record.partition, record.offset
+                    if record.offset != ends[record.partition]:
+                        self.faults.append(f"{place} came in place of {ends[record.partition]}")
+                    ends[record.partition] = record.offset + 1
+                    self.records[place] = record.value
                 if records:
                     newest = max(record.timestamp for record in records)
                     self._latencies.append(time.time_ns() // 1_000_000 - newest)

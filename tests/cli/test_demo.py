@@ -147,6 +147,22 @@ def test_a_story_that_ends_early_shows_the_log_of_who_is_at_fault(place, monkeyp
     )
 
 
+def test_a_batch_that_is_sent_again_after_a_kill_counts_once(place):
+    stage = Stage(place, 1, with_spark=False)
+    program = stage.shops[0].program
+    try:
+        answers = []
+        for _ in range(2):
+            program.start(answers=True)
+            program.request("0 1700000000000")
+            answers.append(program.answer())
+            program.kill()
+        assert answers[0] == answers[1] and len(answers[0].split()) == BATCH
+        assert sum(stage.log.topic(TOPIC).end_offsets().values()) == BATCH
+    finally:
+        stage.stop()
+
+
 @pytest.fixture
 def stage(place):
     """After a story without processes, in which every promise was kept."""
