@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from tests.cli.shell import PROGRAM
-from tests.cli.test_demo import processes_of
+from tests.cli.test_demo_without_spark import processes_of
 from tests.pages import environment
 
 NOISE = ("WARN", "ERROR", "Exception", "Traceback", "at org.apache", "sc.setLogLevel")
