@@ -7,23 +7,33 @@ Invariants:
 3. A thread that waits for its result writes the batch itself if nobody else is writing: a
    single synchronous sender pays for no thread switch.
 4. Memory is bounded: ``send`` waits when too much is unacknowledged.
-5. A batch whose fate is open keeps its number and its rows until it is known or given up.
+5. A batch whose fate is open keeps its number and its rows until it is known or given up. Who
+   is interrupted (Ctrl-C) while it writes the batch of all leaves it so to the next one.
+6. A failure that no future told is kept until a flush or close of its producer has raised it.
+7. What is waiting when the program ends is written, also when nobody closed the log.
 """
 
 from __future__ import annotations
 
-import os
+import atexit
+import logging
 import threading
+import weakref
 from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ..errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
+from ..format import rows
 from ..format.partitioner import partitions_of
 from ..log.state import State
-from .batches import Batch, Columns, to_columns
+from ..storage import forks
+from ..values import settings_of
+from .batches import Batch, Columns, to_columns, unheard
 from .handle import TopicHandle
 from .prepared import Prepared, prepare
 from .writer import DELIVERY_SECONDS, Receipt, Sender
@@ -35,6 +45,11 @@ IDLE_TICKS = 100
 JOIN_SECONDS = 0.0002
 RECORD_OVERHEAD = 64
 """What a record weighs in memory besides its bytes."""
+FAILURES_KEPT = 1000
+"""Batches that failed and were not told yet; of more, each producer keeps the first."""
+_log = logging.getLogger("offsetlog")
+_in_use: weakref.WeakSet[Appender] = weakref.WeakSet()
+"""Those that took records."""
 
 
 class Appender:
@@ -65,7 +80,11 @@ class Appender:
         """Senders wait for their results and write by themselves: waking the thread for each
         batch would only take the interpreter from them, so it looks now and then instead."""
         self._closed = False
-        self._pid = os.getpid()
+        self._made_in = forks.process()
+        self._current: Batch | None = None
+        """The one that is being written."""
+        self._failed: list[Batch] = []
+        """Those whose failure somebody has not been told. Held: the lock."""
         self.most = 0
         self.append_time = False
         self._limits_of = -2
@@ -78,15 +97,22 @@ class Appender:
             self.most = self.handle.config.max_message_bytes + RECORD_OVERHEAD
             self.append_time = self.handle.config.log_append_time
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether a fork lies behind it: what it holds is the parent's to write."""
+        return forks.is_foreign(self._made_in)
+
     def check_partition(self, partition: int) -> None:
         check_named_partition(self.handle, partition)
 
     # --- taking records --------------------------------------------------------------------
 
-    def add_table(self, table: pa.Table) -> Batch:
+    def add_table(self, table: pa.Table, sender: object) -> Batch:
         """Take a table, which becomes one entry."""
+        forks.check(self._made_in)
         with self.lock:
             batch = self.room_for(table.nbytes, 0.0)
+            batch.taken_by(sender)
             batch.table = table
             batch.size = table.nbytes
             self.open = None
@@ -105,21 +131,31 @@ class Appender:
     def _new_batch(self, linger: float) -> Batch:
         if self._closed:
             raise InvalidRequestError("The log is closed.", "Open it again.")
-        if self._pid != os.getpid():
-            raise InvalidRequestError(
-                "This log was opened before the process was forked.",
-                "Open it again in the child process.",
-            )
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name=f"offsetlog-{self.handle.name}", daemon=True
-            )
-            self._thread.start()
+        forks.check(self._made_in)
+        self._ensure_thread()
         batch = Batch(self.handle.name, self, self._env.monotonic() + linger)
         self._waiting.append(batch)
         if not self._driven:
             self._changed.notify_all()
         return batch
+
+    def _ensure_thread(self) -> None:
+        """Somebody must write what is not waited for. Held: the lock."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        thread = threading.Thread(
+            target=self._run, name=f"offsetlog-{self.handle.name}", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError as error:
+            raise StorageError(
+                f"The thread that writes to topic {self.handle.name!r} can't be started: {error}. "
+                "This record was not taken.",
+                "The system has no room for another thread: end some, or raise its limit.",
+            ) from None
+        self._thread = thread
+        _in_use.add(self)
 
     def _wait_for_room(self, size: int) -> None:
         for batch in self._waiting:
@@ -147,6 +183,7 @@ class Appender:
 
     def drive(self, batch: Batch) -> None:
         """Write up to ``batch`` in this thread, unless another one is writing."""
+        forks.check(self._made_in)
         self._driven = True
         self._drives += 1
         if self._writing.acquire(blocking=False):
@@ -165,22 +202,45 @@ class Appender:
 
     def flush(self, timeout: float | None) -> None:
         """Return when all that was taken before the call is written, or has failed."""
+        forks.check(self._made_in)
         with self._changed:
-            pending = list(self._waiting)
+            current = [] if self._current is None else [self._current]
+            pending = [*current, *self._waiting]
         for batch in pending:
-            self.drive(batch)
-        # One that is just being written is not in the queue any more.
-        if not self._writing.acquire(timeout=-1 if timeout is None else timeout):
-            raise StorageError(
-                f"Records for topic {self.handle.name!r} are still unacknowledged after "
-                f"{timeout} s.",
-                may_have_landed=True,
-            )
-        self._writing.release()
+            if not batch.done.is_set():
+                self.drive(batch)
         for batch in pending:
-            batch.done.wait(timeout)
+            if not batch.done.wait(timeout):
+                raise StorageError(
+                    f"Records for topic {self.handle.name!r} are still unacknowledged after "
+                    f"{timeout} s.",
+                    may_have_landed=True,
+                )
+
+    def failure(self, sender: object | None = None) -> OffsetLogError | None:
+        """The first failure that was not told to this producer (or to any): now it is."""
+        if not self._failed:
+            return None
+        with self.lock:
+            owing = [batch for batch in self._failed if batch.owes(sender)]
+            for batch in owing:
+                batch.told_to(sender)
+            self._failed = [batch for batch in self._failed if batch.owes()]
+        return unheard(owing[0]) if owing else None
+
+    def _keep_failure(self, batch: Batch) -> None:
+        with self.lock:
+            if len(self._failed) >= FAILURES_KEPT:
+                self._failed = [other for other in self._failed if other.owes()]
+            if len(self._failed) < FAILURES_KEPT:
+                self._failed.append(batch)
+                return
+            for sender in batch.senders():
+                if getattr(sender, "failure", batch) is None:
+                    sender.failure = unheard(batch)  # type: ignore[attr-defined]
 
     def close(self) -> None:
+        """Write what waits; raises the first failure that nobody was told."""
         self.flush(None)
         with self._changed:
             self._closed = True
@@ -188,6 +248,9 @@ class Appender:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(DELIVERY_SECONDS)
         self.handle.stored.publish_if_due(every=32)
+        failure = self.failure()
+        if failure is not None:
+            raise failure
 
     def _run(self) -> None:
         idle = drives = 0
@@ -224,36 +287,78 @@ class Appender:
 
     def _write_next(self) -> bool:
         """Write the oldest batch. Held: ``_writing``."""
-        with self._changed:
-            if not self._waiting:
-                return False
-            batch = self._waiting.popleft()
-            if batch is self.open:
-                self.open = None
-            self._in_flight = batch.size
-            self._crowd = len(batch.values) if self._driven else 0
+        batch: Batch | None = None
         try:
+            with self._changed:
+                if not self._waiting:
+                    return False
+                batch = self._current = self._waiting[0]
+                if batch is self.open:
+                    self.open = None
+                self._waiting.popleft()
+                self._in_flight = batch.size
+                self._crowd = len(batch.values) if self._driven else 0
             self._write(batch)
         except OffsetLogError as error:
-            batch.fail(error)
+            assert batch is not None
+            self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 - a future that is never done would hang its user
+            assert batch is not None
             failure = StorageError(f"Writing to {self.handle.name!r} failed: {error!r}.")
             failure.__cause__ = error
-            batch.fail(failure)
+            self._fail(batch, failure)
+        except BaseException:
+            # Ctrl-C is this thread's alone, and the batch everybody's.
+            if batch is not None:
+                self._put_back(batch)
+            raise
         finally:
             with self._changed:
                 self._in_flight = 0
+                self._current = None
                 if self._blocked:
                     self._changed.notify_all()
         return True
 
+    def _fail(self, batch: Batch, error: OffsetLogError) -> None:
+        batch.will_fail(error)
+        self._keep_failure(batch)
+        batch.fail(error)
+
+    def _put_back(self, batch: Batch) -> None:
+        """Its writer was interrupted: the next one goes on with the same number and rows."""
+        again = False
+        with self._changed:
+            if batch.done.is_set():
+                return
+            if not batch.interrupted and threading.current_thread() is not self._thread:
+                again = batch.interrupted = batch.forced = True
+                if batch not in self._waiting:
+                    self._waiting.appendleft(batch)
+                self._driven = False
+                with suppress(OffsetLogError):
+                    self._ensure_thread()
+                self._changed.notify_all()
+            elif batch in self._waiting:
+                self._waiting.remove(batch)
+        if not again:
+            failure = StorageError(
+                f"The write of records to topic {self.handle.name!r} was interrupted.",
+                "They may have been written; look before you send them again.",
+                may_have_landed=True,
+            )
+            self._fail(batch, failure)
+
     def _write(self, batch: Batch) -> None:
-        state = self.handle.state(fresh=False)
-        columns = columns_of(batch)
-        placed_by = self._partition(columns, state)
-        prepared = prepare(columns.table, placed_by)
-        self._seq += 1
-        receipt = self._deliver(prepared, Sender(self._app, self._seq, True), state)
+        if batch.attempt is None:
+            state = self.handle.state(fresh=False)
+            columns = stamped(columns_of(batch), state, self._env.now_ms)
+            placed_by = self._partition(columns, state)
+            prepared = prepare(columns.table, placed_by)
+            self._seq += 1
+            batch.attempt = prepared, Sender(self._app, self._seq, True), state
+        prepared, sender, state = batch.attempt
+        receipt = self._deliver(prepared, sender, state)
         batch.succeed(receipt.placed, prepared.order, prepared.times)
         self._take_limits(self.handle.chain.state)
 
@@ -289,6 +394,18 @@ def columns_of(batch: Batch) -> Columns:
     return Columns(table, named)
 
 
+def stamped(columns: Columns, state: State, now_ms: Callable[[], int]) -> Columns:
+    """With the time of append, where that is what the topic keeps."""
+    if not settings_of(state.config).log_append_time:
+        return columns
+    times = np.full(columns.table.num_rows, now_ms(), np.int64)
+    place = columns.table.schema.get_field_index("timestamp")
+    column = pa.array(times).view(rows.TIMESTAMP)
+    return columns._replace(
+        table=columns.table.set_column(place, rows.ROWS.field("timestamp"), column)
+    )
+
+
 def assign_partitions(
     columns: Columns, partitions: int, sticky: int, topic: str
 ) -> npt.NDArray[np.int32]:
@@ -309,3 +426,18 @@ def assign_partitions(
             free = out < 0
         out[free] = sticky % partitions
     return out
+
+
+@atexit.register
+def _write_at_exit() -> None:
+    """A script that ends without closing its log meant to send what it sent."""
+    for appender in list(_in_use):
+        if appender.is_foreign:
+            continue
+        try:
+            appender.flush(None)
+            failure = appender.failure()
+        except Exception as error:  # noqa: BLE001 - nobody is left to whom it could be raised
+            failure = error if isinstance(error, OffsetLogError) else StorageError(repr(error))
+        if failure is not None:
+            _log.error("%s", failure)

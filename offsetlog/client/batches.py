@@ -6,10 +6,16 @@ Invariants:
    no container of its own, which the garbage collector would look at again and again.
 2. Every future of a batch is done, with a result or an error, once the batch is.
 3. ``result`` may be called from any thread; it makes sure that somebody writes the batch.
+4. A callback that raises is logged, and changes nothing: not what the batch came to, and not
+   that all others are called.
+5. A batch that failed knows which of its futures were asked, and which producers it has not
+   been told to: what nobody heard of is raised by their ``flush`` and ``close``.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
 from collections.abc import Callable
 from itertools import repeat
@@ -29,6 +35,17 @@ _Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.in
 """Partitions, offsets and timestamps, in the order of sending."""
 _NO_TIMES = np.empty(0, np.int64)
 _callbacks_lock = threading.Lock()
+_log = logging.getLogger("offsetlog")
+
+
+def _renew_lock() -> None:
+    global _callbacks_lock
+    _callbacks_lock = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # It may have been held at the fork, by a thread that the child does not have.
+    os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Drive(Protocol):
@@ -43,8 +60,9 @@ class Batch:
 
     __slots__ = (
         "topic", "values", "keys", "times", "headers", "named", "size", "table", "opened",
-        "done", "error", "callbacks", "forced",
-        "results", "_driver", "_placed", "_order", "_times", "_columns", "_asked",
+        "done", "error", "callbacks", "forced", "sender", "attempt", "interrupted", "count",
+        "results", "_owed", "_heard",
+        "_driver", "_placed", "_order", "_times", "_columns", "_asked",
     )  # fmt: skip
 
     def __init__(self, topic: str, driver: Drive, opened: float) -> None:
@@ -64,6 +82,17 @@ class Batch:
         self.done = threading.Event()
         self.error: OffsetLogError | None = None
         self.callbacks: list[Callable[[], None]] = []
+        self.sender: object | None = None
+        """The producer that sent into it last."""
+        self.attempt: Any = None
+        """What its writer must send again, as it is, when a try was interrupted."""
+        self.interrupted = False
+        self.count = 0
+        """Of its records, once it failed."""
+        self._owed: list[object] = []
+        """The producers that sent into it and were not told by a flush that it failed."""
+        self._heard = bytearray()
+        """Of a batch that failed: 1 for each record whose future was asked."""
         self._driver = driver
         self._placed: tuple[Placed, ...] = ()
         self._order: npt.NDArray[np.int64] | None = None
@@ -72,6 +101,27 @@ class Batch:
         self._asked = 0
         self.results: list[RecordMetadata] | None = None
         """Of all records, once many of them were asked for."""
+
+    # --- the producers' side ---------------------------------------------------------------
+
+    def taken_by(self, sender: object) -> None:
+        """Records of this producer are in it. Held: the lane's lock."""
+        self.sender = sender
+        if sender not in self._owed:
+            self._owed.append(sender)
+
+    def owes(self, sender: object | None = None) -> bool:
+        """Whether it failed, and this producer (or any) has records in it and was not told."""
+        if self.error is None or 0 not in self._heard:
+            return False
+        return bool(self._owed) if sender is None else sender in self._owed
+
+    def senders(self) -> list[object]:
+        return list(self._owed)
+
+    def told_to(self, sender: object | None = None) -> None:
+        """This producer (or each) has been told."""
+        self._owed = [] if sender is None else [other for other in self._owed if other != sender]
 
     # --- the writer's side -----------------------------------------------------------------
 
@@ -85,29 +135,52 @@ class Batch:
         self.error = None
         self._finish()
 
-    def fail(self, error: OffsetLogError) -> None:
+    def will_fail(self, error: OffsetLogError) -> None:
+        """Note why, before anybody who waits for it hears of it."""
         self.error = error
+        if not self.count:
+            whole = self.table is not None
+            self.count = self.table.num_rows if self.table is not None else len(self.values)
+            self._heard = bytearray(1 if whole else self.count)
+
+    def fail(self, error: OffsetLogError) -> None:
+        self.will_fail(error)
         self._finish()
 
     def _finish(self) -> None:
-        self.values, self.keys, self.times = [], [], []
-        self.headers, self.named, self.table = {}, {}, None
         with _callbacks_lock:
             self.done.set()
             callbacks, self.callbacks = self.callbacks, []
+        # Not before it is done: who was interrupted in between must find them.
+        self.attempt = None
+        self.values, self.keys, self.times = [], [], []
+        self.headers, self.named, self.table = {}, {}, None
+        interrupt: BaseException | None = None
         for callback in callbacks:
+            try:
+                self._call(callback)
+            except BaseException as error:  # noqa: BLE001 - the others are called first
+                interrupt = interrupt or error
+        if interrupt is not None:
+            raise interrupt
+
+    def _call(self, callback: Callable[[], None]) -> None:
+        try:
             callback()
+        except Exception:  # noqa: BLE001 - what a callback does is not the batch's outcome
+            _log.exception("A callback of records for topic %r raised an error.", self.topic)
 
     def when_done(self, call: Callable[[], None]) -> None:
         with _callbacks_lock:
             if not self.done.is_set():
                 self.callbacks.append(call)
                 return
-        call()
+        self._call(call)
 
     # --- the futures' side -----------------------------------------------------------------
 
-    def wait(self, timeout: float | None) -> None:
+    def wait(self, timeout: float | None, index: int = 0) -> None:
+        """Until it is done; raises why it failed, to the future of record ``index``."""
         if not self.done.is_set():
             self._driver.drive(self)
             if not self.done.wait(timeout):
@@ -117,6 +190,7 @@ class Batch:
                     may_have_landed=True,
                 )
         if self.error is not None:
+            self._heard[index] = 1
             raise self.error
 
     def placed(self) -> tuple[Placed, ...]:
@@ -162,6 +236,24 @@ class Batch:
         return partitions, offsets, times
 
 
+def in_words(records: int) -> str:
+    return "1 record" if records == 1 else f"{records} records"
+
+
+def unheard(batch: Batch) -> OffsetLogError:
+    """The failure of a batch, for who asked none of its futures."""
+    error = batch.error
+    assert error is not None
+    said = type(error)(
+        f"Not acknowledged for topic {batch.topic!r}: {in_words(batch.count)}. {error.message}",
+        error.hint,
+        retryable=error.retryable,
+        may_have_landed=error.may_have_landed,
+    )
+    said.__cause__ = error
+    return said
+
+
 class SendFuture(tuple[Batch, int]):
     """The answer to one ``send``: where the record lies, once it is acknowledged."""
 
@@ -173,12 +265,13 @@ class SendFuture(tuple[Batch, int]):
         known = batch.results
         if known is not None:
             return known[index]
-        batch.wait(timeout)
+        batch.wait(timeout, index)
         return batch.metadata(index)
 
     def exception(self, timeout: float | None = None) -> OffsetLogError | None:
+        batch, index = self
         try:
-            self[0].wait(timeout)
+            batch.wait(timeout, index)
         except OffsetLogError as error:
             return error
         return None

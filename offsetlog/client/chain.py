@@ -28,6 +28,7 @@ from ..log import landing
 from ..log.entry import Entry, Verdict, Void
 from ..log.fold import judge, step
 from ..log.state import EMPTY_STATE, State, rebase
+from ..storage import forks
 from ..storage.ports import Committed, Conflict, Offer, PutResult, Store
 from .env import Env
 
@@ -61,6 +62,7 @@ class Chain:
         self.folder = folder
         self.env = env
         self.state: State = EMPTY_STATE
+        self._made_in = forks.process()
         self._pool = None if store.is_local else pool
         self._lock = threading.RLock()
         self._watched: dict[str, Landed | None] = {}
@@ -159,6 +161,7 @@ class Chain:
 
     def refresh(self) -> State:
         """Fold forward until a name is not there."""
+        forks.check(self._made_in)
         with self._lock:
             width = 1
             while True:
@@ -170,6 +173,7 @@ class Chain:
     def advance(self) -> State:
         """Fold what is there of the next names, in one go: an idle look is one request, and so
         is a look that finds one new entry. Who is far behind asks for more with each look."""
+        forks.check(self._made_in)
         with self._lock:
             # Two hits in a row may be chance; from the third on there is a backlog.
             width = 1 if self._pool is None else min(WINDOW, 2 ** max(0, self._hits - 2))
@@ -236,12 +240,15 @@ class Chain:
     def _fold_one(self, number: int, stored: StoredEntry) -> None:
         if number != self.state.tip:
             return
-        self.state, verdict = step(self.state, stored.entry)
+        state, verdict = step(self.state, stored.entry)
         write_id = stored.entry.write_id
+        # Who is interrupted here (Ctrl-C) must not leave a state that passed an entry of
+        # another thread without that thread's hearing of it.
         if write_id not in self._watched:
             self._others_at = number
         elif self._watched[write_id] is None:
             self._watched[write_id] = Landed(number, verdict)
+        self.state = state
         self._remember(number, stored)
 
     def _remember(self, number: int, stored: StoredEntry) -> None:
@@ -258,6 +265,7 @@ class Chain:
 
         ``tried`` takes the numbers where the bytes may be. An error says ``may_have_landed``
         whenever they may be at one of them and the fold has not told."""
+        forks.check(self._made_in)
         void = judge(self.state, entry)
         if void is not None:
             return Landed(None, void)
@@ -285,6 +293,21 @@ class Chain:
         self, entry: Entry, offer: Offer, first: int, tried: list[int]
     ) -> int | Void:
         """The number where the bytes landed; or why they never will."""
+        at = [first]
+        try:
+            return self._put_until_decided(entry, offer, first, tried, at)
+        except OffsetLogError:
+            raise
+        except BaseException:
+            # Ctrl-C, wherever it struck: the bytes may be, or come to be, at the last name.
+            tried.append(at[0])
+            self._undecided = at[0]
+            raise
+
+    def _put_until_decided(
+        self, entry: Entry, offer: Offer, first: int, tried: list[int], at: list[int]
+    ) -> int | Void:
+        """``at`` holds the name that is being tried."""
         way = landing.Landing.at(first)
         step_to: landing.Put | landing.Look | landing.GiveUp = landing.Put(first)
         while True:
@@ -294,11 +317,12 @@ class Chain:
                 tip = self.refresh().tip
                 known = self._watched[entry.write_id]
                 if known is not None and known.number is not None:
-                    return known.number
+                    return self._settled(known.number)
                 void = judge(self.state, entry)
                 if void is not None:
                     return void
                 way, step_to = way.looked(tip)
+            at[0] = step_to.number
             if step_to.again:
                 self.env.sleep(0.05 * 2**step_to.again * (0.5 + self.env.chance()))
             try:
@@ -323,9 +347,14 @@ class Chain:
             self.fold_to(number - 1)
         known = self._watched[entry.write_id]
         if known is not None and known.number is not None:
-            return known.number
+            return self._settled(known.number)
         tried.clear()
         raise error
+
+    def _settled(self, number: int) -> int:
+        """Our own entry was met at ``number``, and no put said that its name is durable."""
+        self.store.settle(bucket_folder(self.folder, number))
+        return number
 
     def _put(self, offer: Offer, at: landing.Put) -> PutResult:
         name = str(EntryName(self.folder, at.number))
@@ -371,8 +400,13 @@ class Chain:
             )
         return known
 
-    def place(self, number: int, write_id: str = "") -> Verdict | None:
-        """The fold's word on an old entry, found by folding to it; None if it is another's."""
+    def place(self, number: int, write_id: str) -> Verdict | None:
+        """The fold's word on an old entry; None if it is another's."""
+        found = self.entry_at(number)
+        return None if found is None or found[0].write_id != write_id else found[1]
+
+    def entry_at(self, number: int) -> tuple[Entry, Verdict] | None:
+        """An old entry and the fold's word on it, found by folding to it; None: there is none."""
         state = self.state_before(number)
         while True:
             stored = self.read_entry(state.tip)
@@ -381,7 +415,7 @@ class Chain:
             tip = state.tip
             state, verdict = step(state, stored.entry)
             if tip == number:
-                return verdict if write_id in ("", stored.entry.write_id) else None
+                return stored.entry, verdict
 
     def state_before(self, number: int) -> State:
         """A state at or before ``number``: a stored one where there is one."""

@@ -5,6 +5,8 @@ Invariants:
 1. They are made one after another, in the order in which they were asked for.
 2. Callbacks run in the consumer's own thread, at its next poll, commit or close.
 3. At most ``MOST_WAITING`` wait: then the caller waits too.
+4. What was taken is made, or its future says why not: nobody waits for a thread that is not
+   there.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from ..errors import OffsetLogError
+from ..errors import OffsetLogError, StorageError
 from ..group.requests import Commit
 
 MOST_WAITING = 1000
@@ -37,39 +39,64 @@ class Commits:
         with self._changed:
             while len(self._waiting) >= MOST_WAITING:
                 self._changed.wait()
-            self._waiting.append((request, callback, answer))
             if not self._running:
-                self._running = True
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                self._start()
+            self._waiting.append((request, callback, answer))
         return answer
 
+    def _start(self) -> None:
+        """Held: the condition, so that the thread finds what is put in the queue next."""
+        try:
+            threading.Thread(target=self._run, name=self._name, daemon=True).start()
+        except RuntimeError as error:
+            raise StorageError(
+                f"The thread that commits can't be started: {error}. Nothing was committed.",
+                "Use commit(), or end some threads and try again.",
+            ) from None
+        self._running = True
+
     def _run(self) -> None:
-        while True:
+        try:
+            while self._make_next():
+                pass
+        except BaseException:
             with self._changed:
-                if not self._waiting:
-                    self._running = False
-                    self._changed.notify_all()
-                    return
-                request, callback, answer = self._waiting.popleft()
+                self._running = False
                 self._changed.notify_all()
-            error: BaseException | None = None
-            try:
-                if request.offsets:
-                    self._make(request)
-            except BaseException as failed:  # noqa: BLE001 - it belongs to who asked
-                error = failed
-            if callback is not None:
-                ours = error if isinstance(error, OffsetLogError) else None
-                self._done.append((callback, dict(request.offsets), ours))
-            if error is None:
-                answer.set_result(None)
-            else:
-                answer.set_exception(error)
+            raise
+
+    def _make_next(self) -> bool:
+        with self._changed:
+            if not self._waiting:
+                # Under the same lock as the look: who comes now starts another thread.
+                self._running = False
+                self._changed.notify_all()
+                return False
+            request, callback, answer = self._waiting.popleft()
+            self._changed.notify_all()
+        if not answer.set_running_or_notify_cancel():
+            return True
+        error: BaseException | None = None
+        try:
+            if request.offsets:
+                self._make(request)
+        except BaseException as failed:  # noqa: BLE001 - it belongs to who asked
+            error = failed
+        if callback is not None:
+            ours = error if isinstance(error, OffsetLogError) else None
+            self._done.append((callback, dict(request.offsets), ours))
+        if error is None:
+            answer.set_result(None)
+        else:
+            answer.set_exception(error)
+        return True
 
     def drain(self) -> None:
         """Wait for all that was asked for; then tell."""
         with self._changed:
-            while self._running:
+            while self._running or self._waiting:
+                if not self._running:
+                    self._start()
                 self._changed.wait()
         self.deliver()
 

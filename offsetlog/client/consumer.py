@@ -28,6 +28,7 @@ from ..errors import (
     OffsetOutOfRangeError,
 )
 from ..log.fetch import check_partition
+from ..storage import forks
 from ..values import Record, TopicPartition
 from .committer import WorkerHost
 from .consumer_settings import check_policy, check_whole, group_settings
@@ -74,6 +75,7 @@ class Consumer(Seeking):
         self._subscribed: tuple[str, ...] = ()
         self._counts: dict[str, int] = {}
         self._closed = self._closing = False
+        self._made_in = forks.process()
         self._cursor = Cursor(host.topic_handle, self)
         self._worker: Worker | None = None
         if group is not None:
@@ -303,13 +305,14 @@ class Consumer(Seeking):
     # --- the rest --------------------------------------------------------------------------
 
     def _check_open(self) -> None:
+        forks.check(self._made_in)
         self._cursor.rewind()  # A second Ctrl-C may have come in the midst of it.
         if self._closed:
             raise InvalidRequestError("The consumer is closed.", "Make a new one.")
 
     def close(self, *, commit: bool = True) -> None:
         """Commit (if that is automatic) and leave the group, in one append."""
-        if self._closed or self._closing:
+        if self._closed or self._closing or forks.is_foreign(self._made_in):
             return
         self._closing = True
         self._cursor.rewind()

@@ -4,19 +4,23 @@ Invariants:
 
 1. One ``TopicHandle`` for a topic and an open ``Log``: its threads share what was folded.
 2. ``state(fresh=True)`` has seen every entry that was acknowledged before the call.
+3. In a process that was forked since, it refuses before it takes a lock or asks the storage.
 """
 
 from __future__ import annotations
 
 import difflib
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from ..errors import CorruptLogError, OffsetLogError, UnknownTopicError
 from ..format import entries as entry_format
 from ..format.names import ROOT_FILE, topic_folder
 from ..log.entry import Body, Counted, Entry, Void
 from ..log.state import State
+from ..storage import forks
 from ..storage.ports import Store
 from ..values import TopicConfig, settings_of
 from .chain import Chain, Landed
@@ -33,8 +37,13 @@ class TopicHandle:
         self.stored = StoredState(self.chain)
         self.reader = Reader(self.chain, self.stored, pool)
         self.writer = Writer(self.chain, pool)
+        self.gathering: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Lanes of keyed producers with a batch that is not written yet."""
+        self.dropped: list[str] = []
+        """What became of such batches whose producers were dropped."""
         self._opened = False
         self._lock = threading.Lock()
+        self._made_in = forks.process()
 
     def state(self, fresh: bool = True) -> State:
         """The topic's state; ``UnknownTopicError`` when there is no such topic."""
@@ -46,6 +55,7 @@ class TopicHandle:
 
     def glance(self) -> State:
         """The topic's state after one look, which need not reach the end of the chain."""
+        self.check_process()
         with self._lock:
             opened = self._opened
         if not opened:
@@ -68,7 +78,12 @@ class TopicHandle:
             )
         return state
 
+    def check_process(self) -> None:
+        """Refuse in a process that was forked since."""
+        forks.check(self._made_in)
+
     def _open_or_refresh(self, fresh: bool) -> None:
+        self.check_process()
         with self._lock:
             if not self._opened:
                 self.stored.open()

@@ -8,6 +8,10 @@ Invariants:
 3. A root that is not there is an error for whoever wants to read it, never an empty result.
 4. A log that keeps to a root (``keep_to_root``) makes none, and creates nothing in another one
    that is met at its address: a disk may be unmounted, or not be mounted on every machine.
+5. ``close`` frees all that is held, whatever fails on the way, and raises the first failure that
+   nobody was told: what could not be written, and what a keyed producer never flushed.
+6. In a process that was forked since, everything refuses by one error, and closing does nothing:
+   the log is the parent's.
 """
 
 from __future__ import annotations
@@ -15,8 +19,7 @@ from __future__ import annotations
 import socket
 import threading
 import warnings
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +27,7 @@ from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, Stora
 from ..format import FORMAT_VERSION, names, strict_json
 from ..group.state import status
 from ..log.state import EMPTY_STATE, State
+from ..storage import forks
 from ..storage.open_offsets import FOLDER as OFFSETS_FOLDER
 from ..storage.open_offsets import open_offsets
 from ..storage.ports import Committed, Conflict, Store
@@ -44,6 +48,7 @@ from .offsets_maintenance import (
     maintain_offsets,
 )
 from .offsets_table import OffsetsTable
+from .pool import Pool
 from .producer import Producer
 from .pulse import Pulses
 from .purge import Contents, PurgePlan, check_free, check_surroundings
@@ -69,7 +74,8 @@ class Log:
         self._handles: dict[str, TopicHandle] = {}
         self._appenders: dict[str, Appender] = {}
         self._lock = threading.RLock()
-        self._pool = ThreadPoolExecutor(POOL_THREADS, thread_name_prefix="offsetlog")
+        self._made_in = forks.process()
+        self._pool = Pool(POOL_THREADS, thread_name_prefix="offsetlog")
         self._root_id: str | None = None
         self._kept_root: str | None = None
         self._root_was_seen = False
@@ -87,6 +93,7 @@ class Log:
     @property
     def root_id(self) -> str:
         """The id that the root got when it was made."""
+        forks.check(self._made_in)
         if self._root_id is None:
             self._root_id = self.find_root()
         return self._root_id
@@ -180,6 +187,7 @@ class Log:
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic:
+        forks.check(self._made_in)
         check_name(name)
         admin.check_partitions(partitions)
         admin.check_config(config)
@@ -441,28 +449,59 @@ class Log:
         return handle
 
     def _open(self) -> None:
+        forks.check(self._made_in)
         if self._closed:
             raise InvalidRequestError("The log is closed.", "Open it again.")
 
     def close(self) -> None:
-        """Write what is waiting, and free what is held."""
+        """Write what is waiting, and free what is held; raises the first failure that nobody
+        was told. What a keyed producer has not flushed is not written: nobody here knows
+        whether it is whole."""
+        self._close(None)
+
+    def _close(self, ended_by: BaseException | None) -> None:
         if self._closed:
             return
         self._closed = True
-        errors: list[OffsetLogError] = []
-        if self._pulses is not None:
-            self._pulses.close()
-        for appender in list(self._appenders.values()):
+        if forks.is_foreign(self._made_in):
+            return
+        errors: list[Exception] = []
+
+        def attempt(call: Callable[[], object]) -> None:
             try:
-                appender.close()
-            except OffsetLogError as error:
+                call()
+            except Exception as error:  # noqa: BLE001 - the rest is closed first
                 errors.append(error)
-        self._pool.shutdown(wait=True)
+
+        if self._pulses is not None:
+            attempt(self._pulses.close)
+        unfinished = self._unfinished()
+        for appender in list(self._appenders.values()):
+            attempt(appender.close)
+        attempt(lambda: self._pool.shutdown(wait=True))
         if self._offsets is not None:
-            self._offsets.port.close()
-        self.store.close()
-        if errors:
+            attempt(self._offsets.port.close)
+        attempt(self.store.close)
+        if ended_by is None:
+            errors += unfinished
+        if errors and ended_by is not None:
+            ended_by.add_note(str(errors[0]))  # What ended the block comes first.
+        elif errors:
             raise errors[0]
+
+    def _unfinished(self) -> list[OffsetLogError]:
+        """What became of the batches that keyed producers gathered and never flushed."""
+        errors: list[OffsetLogError] = []
+        for handle in list(self._handles.values()):
+            for lane in list(handle.gathering):
+                error = lane.abandon("The log was closed")
+                if error is not None:
+                    errors.append(error)
+            errors += [
+                InvalidRequestError(f"{text}.", "Call flush(), or use it in a with block.")
+                for text in handle.dropped
+            ]
+        return errors
 
     def __enter__(self) -> Log:
         return self
@@ -473,7 +512,7 @@ class Log:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        self._close(error)
 
     def __repr__(self) -> str:
         return f"Log({self.url!r})"

@@ -23,6 +23,7 @@ from ..group.decide import Accepted, Decision, Outcome, Refused, decide
 from ..group.fold import fold
 from ..group.requests import Request
 from ..group.state import EMPTY, Table
+from ..storage import forks
 from ..storage.offsets_port import OffsetsPort, Upkeep
 from ..storage.ports import Committed, Unknown
 from .env import Env
@@ -47,6 +48,7 @@ class OffsetsTable:
         self.env = env
         self._pool = pool
         self._table = EMPTY
+        self._made_in = forks.process()
         self._opened = False
         self._looked_at: float | None = None
         self._work = threading.RLock()
@@ -65,6 +67,7 @@ class OffsetsTable:
 
     def look(self, max_age: float = 0.0) -> Table:
         """The table as it is now, or as it was at most ``max_age`` seconds ago."""
+        forks.check(self._made_in)
         if max_age and self._is_young(max_age):
             return self._table
         asked_at = self.env.monotonic()
@@ -101,6 +104,7 @@ class OffsetsTable:
 
     def ask(self, *requests: Request) -> tuple[Outcome, ...]:
         """What each request came to; returns when their facts are in the table."""
+        forks.check(self._made_in)
         if not requests:
             return ()
         asked = _Asked(requests, Future())
@@ -216,6 +220,7 @@ class OffsetsTable:
 
     def maintain(self, grace_ms: int) -> Upkeep:
         """Store the state, and do all the upkeep that the table needs."""
+        forks.check(self._made_in)
         with self._work:
             self._look()
             return self.port.maintain(self._table, grace_ms)

@@ -98,6 +98,9 @@ class Load(Protocol):
     def digest(self) -> str:
         """Of the logical rows and their partitions, fixed before the first try."""
 
+    def digest_under(self, partitions: int) -> str:
+        """The digest that the same rows have when keys are hashed with so many partitions."""
+
     def parts(self, files: SegmentFiles, state: State) -> tuple[Part, ...]:
         """What the entry says of the rows, whose segments are written then. When it is asked
         for again, an entry with the parts of the last time was void or failed."""
@@ -124,6 +127,10 @@ class Prepared(NamedTuple):
     @property
     def bytes(self) -> int:
         return int(self.ends[-1])
+
+    def digest_under(self, partitions: int) -> str:
+        """Rows whose partitions were chosen before go nowhere else."""
+        return self.digest
 
     def rows(self, a: int, b: int) -> pa.Table:
         """Rows [a, b) of the sorted order."""

@@ -4,36 +4,50 @@ Invariants:
 
 1. What is wrong with a record is said by ``send`` itself, before anything is written.
 2. A record is acknowledged when it is durable and its offset can never change.
-3. With ``app_id`` and ``sequence`` everything that is sent up to a flush is one batch for each
-   topic, under that number: sending it again, from any process, never writes it twice.
+3. With ``app_id`` and ``sequence`` all that is sent to a topic is one batch under that number,
+   which the first ``flush`` or ``result`` closes: sending it again, from any process, never
+   writes it twice. Only these, and the end of the producer's own block, write it: nothing else
+   knows that it is whole. One that nobody finished is named when the log is closed.
+4. ``flush``, ``close`` and the end of a ``with`` block raise the first failure of this producer
+   that nobody asked a future for.
 """
 
 from __future__ import annotations
 
+import atexit
+import logging
+import operator
+import os
 import threading
-from collections.abc import Sequence
+import weakref
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import InvalidRequestError, OffsetLogError
+from ..errors import InvalidRequestError, OffsetLogError, StorageError
 from ..format import rows
+from ..log.entry import Part
 from ..log.state import State
+from ..storage import forks
 from .appender import (
     RECORD_OVERHEAD,
     Appender,
     assign_partitions,
     check_named_partition,
     columns_of,
+    stamped,
 )
-from .batches import ArrowFuture, Batch, SendFuture
+from .batches import ArrowFuture, Batch, Columns, SendFuture, in_words
 from .env import Env
 from .handle import TopicHandle
 from .prepared import (
     MAX_MS,
     Prepared,
+    SegmentFiles,
     bad_timestamp,
     check_headers,
     check_times,
@@ -46,7 +60,10 @@ from .writer import Sender
 Headers = Sequence[tuple[str, bytes | None]]
 KEYED_BYTES = 256 * 1024 * 1024
 """The most that gathers under one sequence."""
+DROPPED_NAMED = 100
 _new_future = tuple.__new__
+_log = logging.getLogger("offsetlog")
+_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
 class ProducerHost(Protocol):
@@ -74,15 +91,17 @@ class Producer:
             raise InvalidRequestError("app_id and sequence belong together.", "Give both.")
         self._host = host
         self._linger = _number("linger_ms", linger_ms, 0, 3_600_000) / 1000
-        self._limit = int(_number("batch_bytes", batch_bytes, 1024, 1024**3))
+        self._limit = whole_number("batch_bytes", batch_bytes, 1024, 1024**3)
         self._topics: dict[str, Lane] = {}
+        self.failure: OffsetLogError | None = None
+        """The first one of many, kept here when a lane has no room for more."""
         self._sender = None
         if app_id is not None:
-            if not isinstance(app_id, str) or not 1 <= len(app_id) <= 1024:
-                raise InvalidRequestError(f"app_id is {app_id!r}.", "It is a short string.")
-            self._sender = (app_id, int(_number("sequence", sequence, 0, 2**62)))
+            self._sender = (_app_id(app_id), whole_number("sequence", sequence, 0, 2**62))
         self._stamp = host.env.stamp()
         self._closed = False
+        self._made_in = forks.process()
+        _producers.add(self)
 
     def send(
         self,
@@ -125,6 +144,8 @@ class Producer:
             batch = lane.open
             if batch is None or batch.size >= self._limit:
                 batch = lane.room_for(size, self._linger)
+            if batch.sender is not self:
+                batch.taken_by(self)
             values = batch.values
             values.append(value)
             batch.keys.append(key)
@@ -142,17 +163,41 @@ class Producer:
         ``headers``, ``timestamp`` and ``partition``."""
         lane = self._topics.get(topic) or self._lane(topic)
         rows_ = _as_rows(table, lane, self._host.env.now_ms())
-        return ArrowFuture(lane.add_table(rows_))
+        return ArrowFuture(lane.add_table(rows_, self))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Return once all that was sent before is acknowledged or has failed."""
-        for lane in list(self._topics.values()):
-            lane.flush(timeout)
+        """Return once all that was sent before is acknowledged. Raises the first failure since
+        the last flush that nobody asked a future for; the others were tried all the same."""
+        forks.check(self._made_in)
+        self._flush(self._topics, timeout)
+
+    def _flush(self, lanes: Mapping[str, Lane], timeout: float | None) -> None:
+        first: OffsetLogError | None = None
+        for lane in list(lanes.values()):
+            try:
+                lane.flush(timeout)
+            except OffsetLogError as error:
+                first = first or error
+            failure = lane.failure(self)
+            first = first or failure
+        kept, self.failure = self.failure, None
+        first = first or kept
+        if first is not None:
+            raise first
 
     def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self.flush()
+        """Flush, and take nothing more."""
+        if self._closed:
+            return
+        self._closed = True
+        # A send that comes from here on asks for its lane, and is refused.
+        lanes, self._topics = self._topics, {}
+        if forks.is_foreign(self._made_in):
+            return
+        for lane in lanes.values():
+            if isinstance(lane, KeyedLane):
+                lane.refuse_more()
+        self._flush(lanes, None)
 
     def __enter__(self) -> Producer:
         return self
@@ -166,13 +211,20 @@ class Producer:
         if kind is not None and self._sender is not None:
             # A batch that its caller did not finish must not be written under its number.
             self._closed = True
-            for lane in self._topics.values():
+            lanes, self._topics = self._topics, {}
+            for lane in lanes.values():
                 if isinstance(lane, KeyedLane):
-                    lane.abandon()
+                    lane.abandon("The producer was left by an exception")
             return
-        self.close()
+        try:
+            self.close()
+        except OffsetLogError as failure:
+            if error is None:
+                raise
+            error.add_note(str(failure))  # What ended the block comes first.
 
     def _lane(self, topic: str) -> Lane:
+        forks.check(self._made_in)
         if self._closed:
             raise InvalidRequestError("The producer is closed.", "Make a new one.")
         handle = self._host.topic_handle(topic)
@@ -198,15 +250,52 @@ class Lane(Protocol):
     def room_for(self, size: int, linger: float) -> Batch:
         """A batch that takes a record of ``size``. Held: the lock."""
 
-    def add_table(self, table: pa.Table) -> Batch: ...
+    def add_table(self, table: pa.Table, sender: object) -> Batch: ...
     def check_partition(self, partition: int) -> None: ...
     def flush(self, timeout: float | None) -> None: ...
 
+    def failure(self, sender: object | None = None) -> OffsetLogError | None:
+        """The first failure that this producer was not told by a future or a flush."""
+
+
+class Gathered:
+    """The rows of one sequence. Where they go follows from them, the sequence and the partition
+    count alone, so what an entry of an earlier run holds can be compared with them."""
+
+    def __init__(self, columns: Columns, partitions: int, sequence: int, topic: str) -> None:
+        self._columns = columns
+        self._sequence = sequence
+        self._topic = topic
+        self._partitions = partitions
+        self.prepared = self.placed(partitions)
+
+    def placed(self, partitions: int) -> Prepared:
+        """As they go to so many partitions."""
+        if partitions == self._partitions and hasattr(self, "prepared"):
+            return self.prepared
+        by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
+        return prepare(self._columns.table, by)
+
+    @property
+    def digest(self) -> str:
+        return self.prepared.digest
+
+    def digest_under(self, partitions: int) -> str:
+        try:
+            return self.placed(partitions).digest
+        except InvalidRequestError:
+            return ""  # A partition is named that was not there: other rows.
+
+    def parts(self, files: SegmentFiles, state: State) -> tuple[Part, ...]:
+        return self.prepared.parts(files, state)
+
+    def inline(self) -> pa.Table:
+        return self.prepared.inline()
+
 
 class KeyedLane:
-    """Gathers the records of one topic under a caller's key until they are flushed.
-
-    A flush lands one entry with the present sequence, and the next batch has the next one."""
+    """Gathers the records of one topic under a caller's key: one batch, which the first flush
+    closes and writes as one entry."""
 
     open: Batch | None = None
     """Never: each record is looked at by ``room_for``."""
@@ -216,7 +305,10 @@ class KeyedLane:
         self._app = app_id
         self._sequence = sequence
         self._batch: Batch | None = None
-        self._prepared: tuple[Prepared, State] | None = None
+        """What is not decided yet."""
+        self._closed = ""
+        """Why nothing more is taken."""
+        self._gathered: tuple[Gathered, State] | None = None
         """Of a flush whose fate is open: its next try must send the very same rows."""
         self.lock = threading.Lock()
         self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
@@ -228,7 +320,7 @@ class KeyedLane:
             raise _mixed(self._app)
         return batch
 
-    def add_table(self, table: pa.Table) -> Batch:
+    def add_table(self, table: pa.Table, sender: object) -> Batch:
         with self.lock:
             batch = self._gathering(table.nbytes)
             if batch.values or batch.table is not None:
@@ -238,73 +330,165 @@ class KeyedLane:
             return batch
 
     def _gathering(self, size: int) -> Batch:
-        if self._prepared is not None:
-            raise InvalidRequestError(
-                f"The fate of sequence {self._sequence} of app_id {self._app!r} is open.",
-                "Call flush() again before sending more.",
-            )
+        if self._closed:
+            raise self._refusal()
         if self._batch is None:
             self._batch = Batch(self._handle.name, self, 0.0)
+            self._handle.gathering.add(self)
         if self._batch.size + size > KEYED_BYTES and self._batch.size:
             raise InvalidRequestError(
                 f"More than {KEYED_BYTES} bytes wait under one sequence of app_id {self._app!r}.",
-                "Call flush() more often, or use send_arrow() for one large batch.",
+                "Share them out over several sequences, each with a producer of its own, or use "
+                "send_arrow() for one large batch.",
             )
         return self._batch
+
+    def _refusal(self) -> InvalidRequestError:
+        if self._batch is not None:
+            return InvalidRequestError(
+                f"The fate of {self} is open: no more records are taken.",
+                "Call flush() again, and send what follows under the next sequence.",
+            )
+        return InvalidRequestError(
+            f"No more records are taken for {self}: {self._closed}.",
+            "A sequence is one batch: send all of it before the first flush() or result(), and "
+            "what follows by a producer with another sequence.",
+        )
 
     def check_partition(self, partition: int) -> None:
         check_named_partition(self._handle, partition)
 
     def drive(self, batch: Batch) -> None:
         """Called by a future that is waited for: its batch is flushed."""
-        self.flush(None)
+        self._handle.check_process()
+        with suppress(OffsetLogError):
+            self.flush(None)  # Its failure is the batch's, and so the future's.
 
-    def abandon(self) -> None:
+    def refuse_more(self) -> None:
+        with self.lock:
+            self._closed = self._closed or "the producer was closed"
+
+    def abandon(self, why: str) -> OffsetLogError | None:
+        """Nothing more will be tried; what became of the batch, if one was not finished."""
         with self.lock:
             batch, self._batch = self._batch, None
-            self._prepared = None
-        if batch is not None:
-            batch.fail(
-                InvalidRequestError(
-                    "The producer was left by an exception; nothing of this batch was written.",
-                    "Send it again under the same sequence.",
-                )
+            tried, self._gathered = self._gathered is not None, None
+            self._closed = self._closed or "the producer was left"
+        if batch is None:
+            return None
+        self._handle.gathering.discard(self)
+        error: OffsetLogError
+        if tried:
+            error = StorageError(
+                f"{why} while the fate of {self} was open: it may have been written.",
+                "Send the same records again under the same sequence: they are never there twice.",
+                may_have_landed=True,
             )
+        else:
+            error = InvalidRequestError(
+                f"{why} before flush(): nothing of {self} was written ({_records(batch)}).",
+                "Call flush(), or use the producer in a with block; send it again under the same "
+                "sequence.",
+            )
+        if not batch.done.is_set():
+            # An open fate was told as such already.
+            batch.fail(error)
+        return error
 
     def flush(self, timeout: float | None) -> None:
+        self._handle.check_process()
         with self.lock:
             batch = self._batch
             if batch is None:
                 return
+            self._closed = "its batch was written by the first flush() or result()"
             try:
                 self._write(batch)
             except OffsetLogError as error:
                 batch.fail(error)
                 if not error.may_have_landed:
-                    self._batch = self._prepared = None
+                    self._closed = "its batch failed, and nothing of it was written"
+                    self._decided()
                 raise
-            self._batch = self._prepared = None
-            self._sequence += 1
+            except Exception as error:  # noqa: BLE001 - a future that is never done would hang
+                failure = StorageError(
+                    f"Writing {self} failed: {error!r}.",
+                    "Call flush() again.",
+                    may_have_landed=True,
+                )
+                batch.fail(failure)
+                raise failure from error
+            self._decided()
+
+    def _decided(self) -> None:
+        self._batch = self._gathered = None
+        self._handle.gathering.discard(self)
+
+    def failure(self, sender: object | None = None) -> OffsetLogError | None:
+        return None  # ``flush`` itself has raised it.
 
     def _write(self, batch: Batch) -> None:
-        if self._prepared is None:
+        if self._gathered is None:
             state = self._handle.state(fresh=False)
-            columns = columns_of(batch)
-            placed_by = assign_partitions(
-                columns, state.partitions, self._sequence, self._handle.name
-            )
-            self._prepared = prepare(columns.table, placed_by), state
-        prepared, state = self._prepared
+            columns = stamped(columns_of(batch), state, self._handle.chain.env.now_ms)
+            gathered = Gathered(columns, state.partitions, self._sequence, self._handle.name)
+            self._gathered = gathered, state
+        gathered, state = self._gathered
         sender = Sender(self._app, self._sequence, False)
-        receipt = self._handle.writer.append(prepared, sender, state.partitions, state.life)
-        batch.succeed(receipt.placed, prepared.order, prepared.times)
+        receipt = self._handle.writer.append(gathered, sender, state.partitions, state.life)
+        # An earlier run may have written them when the topic had fewer partitions.
+        there = gathered.placed(receipt.hashed_with)
+        batch.succeed(receipt.placed, there.order, there.times)
+
+    def __str__(self) -> str:
+        return f"sequence {self._sequence} of app_id {self._app!r} for topic {self._handle.name!r}"
+
+    def __del__(self) -> None:
+        # Dropped with records that were never flushed: said at once, and when the log is closed.
+        batch = getattr(self, "_batch", None)
+        if batch is not None and not batch.done.is_set():
+            text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
+            if len(self._handle.dropped) < DROPPED_NAMED:
+                self._handle.dropped.append(text)
+            _log.warning("%s.", text)
+
+
+def _records(batch: Batch) -> str:
+    return in_words(len(batch.values) if batch.table is None else batch.table.num_rows)
 
 
 def _mixed(app: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"One sequence of app_id {app!r} takes records or one table, not both.",
-        "Call flush() between them.",
+        "Send all of it in one table, or give the table a producer with a sequence of its own.",
     )
+
+
+# --- the end of the program, and forks -----------------------------------------------------
+
+
+@atexit.register
+def _tell_at_exit() -> None:
+    """A sequence that was never flushed is not written by the end of a script, but named."""
+    for producer in list(_producers):
+        if forks.is_foreign(producer._made_in):
+            continue
+        for lane in producer._topics.values():
+            if isinstance(lane, KeyedLane):
+                error = lane.abandon("The program ended")
+                if error is not None:
+                    _log.error("%s", error)
+
+
+def _refuse_in_child() -> None:
+    """The next send in the child asks for its lane, and hears that a fork lies in between: the
+    lanes' own locks may be held by threads that the child does not have."""
+    for producer in list(_producers):
+        producer._topics = {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_refuse_in_child)
 
 
 # --- what is taken -------------------------------------------------------------------------
@@ -390,6 +574,32 @@ def _headers(given: object) -> tuple[list[tuple[str, bytes | None]], int]:
         out.append((name, clean))
         weight += len(name.encode()) + (0 if clean is None else len(clean))
     return out, weight
+
+
+def _app_id(given: object) -> str:
+    if not isinstance(given, str) or not 1 <= len(given) <= 1024:
+        raise InvalidRequestError(f"app_id is {given!r}.", "It is a short string.")
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequestError(
+            f"app_id is {given!r}, which is no text: it can't be written as UTF-8.",
+            "Leave out what stands for bytes that could not be decoded.",
+        ) from None
+    return given
+
+
+def whole_number(what: str, given: object, low: int, high: int) -> int:
+    """A whole number, numpy's too; 17.9 is none, and neither are 17.0 and True."""
+    number = None
+    if not isinstance(given, bool):
+        with suppress(TypeError):
+            number = operator.index(given)  # type: ignore[arg-type]
+    if number is None or not low <= number <= high:
+        raise InvalidRequestError(
+            f"{what} is {given!r}.", f"Allowed: whole numbers from {low} to {high}."
+        )
+    return number
 
 
 def _number(what: str, given: object, low: float, high: float) -> float:

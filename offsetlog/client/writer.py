@@ -5,10 +5,15 @@ Invariants:
 1. A batch keeps its number, its ``born``, its digest and its rows through all of its tries,
    also from one call to the next while its fate is open.
 2. An answer is given only from the fold's word: counted, or what being void means here.
+3. A number that counted before is acknowledged only when its entry is durable, whoever put it
+   there; and, but for Spark's own re-runs, only for the same rows. They are compared under the
+   partition count that the entry was hashed with, so adding partitions makes no retry another.
+4. Whatever interrupts a try (Ctrl-C too), the next one of the number knows where it may be.
 """
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -21,6 +26,7 @@ from ..errors import (
     UnknownTopicError,
 )
 from ..format import entries as entry_format
+from ..format.names import bucket_folder
 from ..log.entry import Append, Counted, Entry, Placed, Reason, Void
 from ..values import settings_of
 from .chain import Chain, Landed
@@ -49,6 +55,8 @@ class Receipt(NamedTuple):
     entry: int
     duplicate: bool = False
     """It was there already, by an earlier call with the same key."""
+    hashed_with: int = 0
+    """The partition count that its rows were placed by."""
 
 
 class _Number(NamedTuple):
@@ -66,8 +74,8 @@ class Writer:
     def __init__(self, chain: Chain, pool: ThreadPoolExecutor | None) -> None:
         self.chain = chain
         self._files = SegmentFiles(chain.store, chain.folder, chain.env, pool)
-        self._used: dict[tuple[str, int], str] = {}
         self._open: dict[str, _Number] = {}
+        self._open_lock = threading.Lock()
 
     def deliver(self, load: Load, sender: Sender, hashed_with: int, life: int) -> Receipt:
         """Try until it is acknowledged, refused, or too late."""
@@ -86,21 +94,25 @@ class Writer:
     def append(self, load: Load, sender: Sender, hashed_with: int, life: int) -> Receipt:
         """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
         chain = self.chain
-        if not (sender.own or sender.reruns):
-            self._used_once(load, sender)
-        number = self._open.pop(sender.app, None)
+        with self._open_lock:
+            number = self._open.pop(sender.app, None)
         if number is None or number.seq != sender.seq:
             number = _Number(sender.seq, chain.state.tip, [])
         try:
             return self._append(load, sender, hashed_with, life, number)
-        except OffsetLogError as error:
+        except BaseException as error:
             if number.tries:
                 # Whatever went wrong this time, an earlier try may be there.
-                error.may_have_landed = True
-                self._open[sender.app] = number
-                while len(self._open) > KEYS_REMEMBERED:
-                    del self._open[next(iter(self._open))]
+                if isinstance(error, OffsetLogError):
+                    error.may_have_landed = True
+                self._keep_open(sender.app, number)
             raise
+
+    def _keep_open(self, app: str, number: _Number) -> None:
+        with self._open_lock:
+            self._open[app] = number
+            while len(self._open) > KEYS_REMEMBERED:
+                del self._open[next(iter(self._open))]
 
     def _append(
         self, load: Load, sender: Sender, hashed_with: int, life: int, number: _Number
@@ -112,7 +124,7 @@ class Writer:
         while True:
             known = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
             if known is not None and sender.seq <= known.seq:
-                return self._known(load, sender)
+                return self._known(load, sender, number)
             body = Append(
                 sender.app,
                 sender.seq,
@@ -127,13 +139,14 @@ class Writer:
             landed = self._land(body, load, number)
             verdict = landed.verdict
             if isinstance(verdict, Counted):
-                return Receipt(verdict.placed, -1 if landed.number is None else landed.number)
+                at = -1 if landed.number is None else landed.number
+                return Receipt(verdict.placed, at, False, hashed_with)
             if verdict.reason == Reason.DUPLICATE:
-                return self._known(load, sender)
+                return self._known(load, sender, number)
             chain.refresh()
             if verdict.reason == Reason.FORGOTTEN:
                 # The chain does not know this sender any more; its names still do.
-                found = self._landed_before(number)
+                found = self._landed_before(number, hashed_with)
                 if found is not None:
                     return found
                 born = chain.state.tip
@@ -155,34 +168,23 @@ class Writer:
         data = entry_format.encode(entry, table, compression)
         try:
             return chain.land(entry, data, tried)
-        except OffsetLogError:
+        except BaseException:
             if tried:
                 number.tries.append((entry.write_id, tried))
             raise
 
-    def _landed_before(self, number: _Number) -> Receipt | None:
+    def _landed_before(self, number: _Number, hashed_with: int) -> Receipt | None:
         """Where an earlier try of this number landed and counted, if one did."""
         for write_id, tried in number.tries:
             for at in tried:
                 verdict = self.chain.place(at, write_id)
                 if isinstance(verdict, Counted):
-                    return Receipt(verdict.placed, at, duplicate=True)
+                    return self._durable(Receipt(verdict.placed, at, True, hashed_with))
         return None
 
     # --- what being void means -------------------------------------------------------------
 
-    def _used_once(self, load: Load, sender: Sender) -> None:
-        key = (sender.app, sender.seq)
-        if self._used.setdefault(key, load.digest) != load.digest:
-            raise InvalidRequestError(
-                f"Sequence {sender.seq} of app_id {sender.app!r} was used for other records "
-                "by this very process.",
-                "Give each batch a sequence of its own.",
-            )
-        while len(self._used) > KEYS_REMEMBERED:
-            del self._used[next(iter(self._used))]
-
-    def _known(self, load: Load, sender: Sender) -> Receipt:
+    def _known(self, load: Load, sender: Sender, number: _Number) -> Receipt:
         """The number counted before: answer with where that lies, if it is the same batch."""
         state = self.chain.state
         known = (state.own if sender.own else state.callers).get(sender.app)
@@ -193,20 +195,45 @@ class Writer:
                 "A process that was cloned while it sent must open the log again.",
             )
         if known.seq != sender.seq and sender.reruns:
-            return Receipt((), known.entry, duplicate=True)
+            return self._durable(Receipt((), known.entry, True))
         if known.seq != sender.seq:
             raise InvalidRequestError(
                 f"Sequence {sender.seq} of app_id {sender.app!r} is below {known.seq}, which "
                 "was acknowledged before.",
                 "Go on with a higher sequence.",
             )
-        verdict = self.chain.place(known.entry)
-        if not isinstance(verdict, Counted):
+        found = self.chain.entry_at(known.entry)
+        entry, verdict = found or (None, None)
+        if entry is None or not isinstance(verdict, Counted):
             raise CorruptLogError(
                 f"Entry {known.entry} of topic {state.topic!r} counted, and is not there any more.",
                 "Restore it from a backup; 'offsetlog verify' names all faults.",
             )
-        return Receipt(verdict.placed, known.entry, duplicate=True)
+        assert isinstance(entry.body, Append)
+        hashed_with = entry.body.hashed_with
+        by_caller = not (sender.own or sender.reruns)
+        if by_caller and load.digest_under(hashed_with) != known.digest:
+            # The number is another batch's: no try of this one can count.
+            number.tries.clear()
+            there = sum(run.records for run in verdict.placed)
+            raise InvalidRequestError(
+                f"Sequence {sender.seq} of app_id {sender.app!r} was used for other records: "
+                f"entry {known.entry} of topic {state.topic!r} holds {there} under it. None of "
+                "these were written.",
+                "Give each batch a sequence of its own, and send a batch again with the same "
+                "records in the same order.",
+            )
+        return self._durable(Receipt(verdict.placed, known.entry, True, hashed_with))
+
+    def _durable(self, receipt: Receipt) -> Receipt:
+        """Who put the entry there may have died before its name was durable."""
+        chain = self.chain
+        try:
+            chain.store.settle(bucket_folder(chain.folder, receipt.entry))
+        except OffsetLogError as error:
+            error.may_have_landed = True
+            raise
+        return receipt
 
 
 def _refused(topic: str, verdict: Void) -> OffsetLogError:

@@ -168,8 +168,9 @@ def test_a_keyed_flush_whose_fate_is_open_is_flushed_again_with_the_same_rows():
     handle.decide(Configure(5, (), handle.chain.state.head))
     producer.flush()
     assert future.result().offset == 0
-    producer.send("t", b"more", partition=0)
-    producer.flush()
+    next_one = keyed(handle, 8)
+    next_one.send("t", b"more", partition=0)
+    next_one.flush()
     assert values_of(handle) == [b"x", b"more"]
 
 

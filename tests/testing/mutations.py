@@ -15,7 +15,7 @@ from offsetlog.client.chain import Chain, Landed
 from offsetlog.client.maintenance import Maintenance
 from offsetlog.client.reader import Batch, Reader
 from offsetlog.client.writer import Writer
-from offsetlog.errors import FencedError, OffsetLogError
+from offsetlog.errors import OffsetLogError
 from offsetlog.format import names
 from offsetlog.format.rows import OFFSET, complete
 from offsetlog.log import fold, landing, retention
@@ -179,15 +179,24 @@ def _two_undecided_entries_of_one_app() -> list[Patch]:
     return [(Chain, "_open_fate", past)]
 
 
-def _the_digest_rule_on_a_callers_key() -> list[Patch]:
-    """A micro-batch that is run again, with its rows split otherwise, is taken for a clone's."""
+def _the_digest_rule_on_a_micro_batch() -> list[Patch]:
+    """A micro-batch that is run again, with its rows split otherwise, is taken for another."""
     known_ = Writer._known
 
-    def known(self: Writer, load: Any, sender: Any) -> Any:
+    def known(self: Writer, load: Any, sender: Any, number: Any) -> Any:
+        return known_(self, load, sender._replace(reruns=False), number)
+
+    return [(Writer, "_known", known)]
+
+
+def _any_rows_under_a_callers_key() -> list[Patch]:
+    """Other rows under a used number are acknowledged, and are nowhere."""
+    known_ = Writer._known
+
+    def known(self: Writer, load: Any, sender: Any, number: Any) -> Any:
         found = self.chain.state.callers.get(sender.app)
-        if found is not None and found.seq == sender.seq and found.digest != load.digest:
-            raise FencedError("Another process uses this key.")
-        return known_(self, load, sender)
+        lower = found is not None and found.seq != sender.seq
+        return known_(self, load, sender._replace(reruns=not lower), number)
 
     return [(Writer, "_known", known)]
 
@@ -348,7 +357,8 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "acknowledged before the fold": _acknowledge_before_the_fold,
     "no answer taken for a conflict": _no_answer_taken_for_a_conflict,
     "two undecided entries of one app": _two_undecided_entries_of_one_app,
-    "the digest rule on a caller's key": _the_digest_rule_on_a_callers_key,
+    "the digest rule on a micro-batch": _the_digest_rule_on_a_micro_batch,
+    "any rows under a caller's key": _any_rows_under_a_callers_key,
     "an abort deletes its segments": _an_abort_deletes_its_segments,
     "a retry with a fresh number": _a_retry_with_a_fresh_number,
     "a refusal denies a hidden landing": _a_refusal_denies_a_hidden_landing,

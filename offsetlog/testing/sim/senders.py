@@ -14,6 +14,7 @@ from ...client.batches import ArrowFuture, SendFuture
 from ...client.handle import TopicHandle
 from ...client.prepared import part_of, prepare
 from ...client.producer import Producer
+from ...errors import InvalidRequestError
 from ...format import entries as entry_format
 from ...format import rows
 from ...format.names import EntryName
@@ -154,8 +155,8 @@ def _put(actor: Actor, batch: Batch, state: State) -> bool:
 
 
 def query(actor: Actor) -> None:
-    """A caller's key: its number moves on only when it was acknowledged; each life re-sends
-    the last one, with other rows than before, as a re-run micro-batch may."""
+    """A caller's key: its number moves on only when it was acknowledged. Each life sends the last
+    one again, the same rows, and at times others: those are refused once the first are there."""
     sender = actor.process.role
     failures = 0
     actor.await_topic()
@@ -164,25 +165,55 @@ def query(actor: Actor) -> None:
         if state is None:
             continue
         number = actor.disk.get("number", 0)
-        attempt = actor.disk["attempt"] = actor.disk.get("attempt", 0) + 1
-        batch = _batch(actor, sender, number, attempt, state.partitions)
-        token = (sender, number, attempt)
+        batch = _rows_of_number(actor, sender, number, state.partitions)
+        token = (sender, number, batch.attempt)
         client = Producer(Host(actor.handle), app_id=sender, sequence=number)
-        if actor.do(f"gathers {token}", partial(_send, batch, client)) is None:
+        sent = actor.do(f"gathers {token}", partial(_send, batch, client))
+        if sent is None:
             continue
         for _ in range(6):
-            done = actor.do(f"flushes {token}", lambda client=client: client.flush() or True)  # type: ignore[misc]
-            if done or not actor.may_have_landed:
+            told = actor.do(f"flushes {token}", partial(_flush, client, sent))
+            if told is not None or not actor.may_have_landed:
                 break
-        if done:
-            actor.oracle.acknowledged(token, [])
+        if told == OTHERS:
+            actor.oracle.refused(token)
+            actor.disk["batches"].remove(batch)
+            actor.say(f"{token} is refused: other rows are there")
+            continue
+        if told is not None:
+            actor.oracle.acknowledged(token, [(m.partition, m.offset) for m in told])
             actor.disk["number"] = number + 1
+            actor.disk["batches"] = []
             actor.say(f"{token} is acknowledged")
             continue
         if not actor.may_have_landed:
             actor.oracle.refused(token)
+            actor.disk["batches"].remove(batch)
         failures += 1
         if failures == 3:
             return
         # The program gives up, and its next run starts with an empty memory.
         actor.handle = actor.scene.handle(actor.process)
+
+
+OTHERS = "other rows are there"
+
+
+def _rows_of_number(actor: Actor, sender: str, number: int, partitions: int) -> Batch:
+    """A batch that was tried under the number already, or another one."""
+    tried: list[Batch] = actor.disk.setdefault("batches", [])
+    if tried and actor.rng.random() < 0.7:
+        return actor.rng.choice(tried)
+    actor.disk["attempt"] = actor.disk.get("attempt", 0) + 1
+    tried.append(_batch(actor, sender, number, actor.disk["attempt"], partitions))
+    return tried[-1]
+
+
+def _flush(client: Producer, sent: list[SendFuture]) -> list[RecordMetadata] | str:
+    try:
+        client.flush()
+    except InvalidRequestError as error:
+        if "was used for other records" not in error.message:
+            raise
+        return OTHERS
+    return [future.result() for future in sent]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...client.env import Env
 from ..faults import NO_FAULTS, Faults
@@ -121,7 +121,7 @@ class World:
         self.files: dict[str, File] = {}
         self.former: dict[str, list[bytes]] = {}
         """What caches held before: they may come back stale."""
-        self.disk: dict[str, dict[str, int]] = {}
+        self.disk: dict[str, dict[str, Any]] = {}
         self.trace: list[Line] = []
         self.broke_caches = False
         self.full_until = 0
