@@ -7,6 +7,8 @@ Invariants:
 2. One commit is in flight at a time: later ones wait for it, and keep their order.
 3. A commit carries the generation of the last look, and for each position the reset number
    that was followed when it was given; what was reset since is passed over.
+4. A commit of all positions writes those that are not committed already, with the same text.
+   What was named is always written.
 """
 
 from __future__ import annotations
@@ -113,12 +115,13 @@ class Committer:
         self.commits.drain()
         offsets = self.offsets_of(given)
         if offsets:
-            self._ask_commit(self._request(offsets))
+            self._ask_commit(self._request(offsets, news=given is None))
 
     def commit_async(self, given: Mapping[Any, Any] | None, callback: Any) -> Any:
-        return self.commits.submit(self._request(self.offsets_of(given)), callback)
+        request = self._request(self.offsets_of(given), news=given is None)
+        return self.commits.submit(request, callback)
 
-    def _request(self, offsets: Said) -> Commit:
+    def _request(self, offsets: Said, news: bool) -> Commit:
         if self.member is None and self.topics:
             raise FencedError(
                 f"This consumer is no longer a member of the group {self.group!r}.",
@@ -131,6 +134,7 @@ class Committer:
             self._followed,
             offsets,
             self._earlier(offsets),
+            news,
         )
 
     def gave(self, found: Iterable[Rows]) -> None:

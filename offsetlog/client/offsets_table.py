@@ -149,7 +149,7 @@ class OffsetsTable:
         for attempt in range(TRIES):
             made = decide(self._table, requests, self.env.now_ms(), self.env.new_id())
             if not made.facts:
-                if fresh or not any(isinstance(o, Refused) for o in made.outcomes):
+                if fresh or not any(isinstance(o, Refused) or o.unchanged for o in made.outcomes):
                     return made.outcomes
                 self._look()
                 fresh = True

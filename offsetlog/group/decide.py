@@ -7,7 +7,8 @@ Rules of this module:
 2. Each request is accepted whole or refused whole, in the order given; a refusal does not
    touch the others, so that many groups and consumers share one append.
 3. An accepted request may have nothing to write: progress from before a reset, a member that
-   is out already, a count that is known. Then it has happened, and no append is needed.
+   is out already, a count or a position that is known. Then it has happened, and no append is
+   needed; that a position is ``unchanged`` counts only on fresh knowledge, as a refusal does.
 4. Nothing illegal is ever proposed: each fact passed ``judge`` in the state that it will meet.
 """
 
@@ -55,6 +56,10 @@ from .reset import Plan, plan_reset
 from .retention import is_expired
 from .state import Table
 
+SILENT_MS = 10_000
+"""How long a group without members goes without a fact before a commit of what is committed
+already is one. Much shorter than any retention of positions, which is whole minutes."""
+
 
 class Accepted(NamedTuple):
     """The request holds once the decision's facts are in the table."""
@@ -64,6 +69,8 @@ class Accepted(NamedTuple):
     dropped: tuple[Partition, ...] = ()
     """Progress that was passed over, since the partition was reset after it was made."""
     plan: Plan | None = None
+    unchanged: bool = False
+    """Something was left out, since it is committed already as of the version decided on."""
 
 
 class Refused(NamedTuple):
@@ -156,8 +163,21 @@ class _Decider:
         if asked.member is not None:
             self._same_member(draft, asked.member, asked.generation)
         facts, dropped = self._progress(draft, asked, asked.offsets)
-        self._write(draft, facts)
-        return Accepted(dropped=dropped)
+        news = self._news(draft, facts) if asked.news else facts
+        self._write(draft, news)
+        return Accepted(dropped=dropped, unchanged=len(news) < len(facts))
+
+    def _news(self, draft: Draft, facts: list[Fact]) -> list[Fact]:
+        """Those that are not committed already; the others must be legal all the same. A group
+        without members lives by what is written, so now and then it is one of them."""
+        out = []
+        for fact in facts:
+            self._check(draft, fact)
+            known = draft.positions.get((fact.topic or "", fact.partition or 0))
+            if known is None or (known.offset, known.metadata) != (fact.offset, fact.metadata):
+                out.append(fact)
+        silent = not draft.members and self.now_ms - draft.active_at >= SILENT_MS
+        return facts[:1] if silent and not out else out
 
     def _release(self, draft: Draft, asked: Release) -> Accepted:
         self._same_member(draft, asked.member, asked.generation)
@@ -266,12 +286,15 @@ class _Decider:
         """All of them or none. Facts of one request do not stand in each other's way, so
         each may be judged before the first is applied."""
         for fact in facts:
-            reason = judge(draft, fact)
-            if reason is not None:
-                raise refusal(draft, fact, reason)
+            self._check(draft, fact)
         for fact in facts:
             draft.apply(fact)
             self.facts.append(fact._replace(place=len(self.facts)))
+
+    def _check(self, draft: Draft, fact: Fact) -> None:
+        reason = judge(draft, fact)
+        if reason is not None:
+            raise refusal(draft, fact, reason)
 
     def _progress(
         self, draft: Draft, asked: Commit | Leave, offsets: Offsets

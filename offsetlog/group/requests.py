@@ -24,7 +24,8 @@ NONE: Offsets = {}
 
 
 class Commit(NamedTuple):
-    """``member=None``: a consumer that was assigned by hand and is no member."""
+    """``member=None``: a consumer that was assigned by hand and is no member. ``news``: what is
+    committed already need not be written again."""
 
     group: str
     member: str | None
@@ -32,6 +33,7 @@ class Commit(NamedTuple):
     reset: int
     offsets: Offsets
     earlier: Mapping[Partition, int] = {}
+    news: bool = False
 
 
 class Join(NamedTuple):

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import offsetlog
 from offsetlog import (
     FencedError,
     InvalidRequestError,
@@ -13,6 +14,9 @@ from offsetlog import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
+from offsetlog.client.env import REAL
+from offsetlog.client.log import Log
+from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 
 
@@ -136,6 +140,87 @@ def test_seek_by_offset_and_by_time(log):
         assert consumer.committed() == {("orders", 0): 0}, "a user may commit backwards"
         with pytest.raises(OffsetOutOfRangeError):
             consumer.seek(("orders", 0), 11)
+
+
+def facts_of(log, since):
+    news = log.offsets_table.port.read(since)
+    return [(f.partition, f.offset, f.metadata) for f in news.facts if f.kind == "commit"]
+
+
+@pytest.mark.parametrize("member", [False, True], ids=["by hand", "member"])
+def test_a_commit_of_all_positions_writes_those_that_are_not_committed(log, member):
+    fill(log, partitions=20, records=100)
+    consumer = log.consumer("billing", auto_offset_reset="earliest", enable_auto_commit=False)
+    with consumer:
+        if member:
+            consumer.subscribe(["orders"])
+        else:
+            consumer.assign([("orders", p) for p in range(20)])
+        assert len(drain(consumer)) == 100
+        consumer.commit()
+        before = log.offsets_table.look().version
+        consumer.commit()
+        assert facts_of(log, before) == [] and log.offsets_table.look().version == before
+        fill(log, partitions=2, records=2)
+        assert len(drain(consumer, 1.0)) == 2
+        consumer.commit_async().result(timeout=10)
+        assert facts_of(log, before) == [(0, 6, ""), (1, 6, "")]
+        before = log.offsets_table.look().version
+        consumer.commit({("orders", 0): 6, ("orders", 1): (6, "text")})
+        assert facts_of(log, before) == [(0, 6, ""), (1, 6, "text")], "what is named is written"
+        before = log.offsets_table.look().version
+        consumer.commit()
+        assert facts_of(log, before) == [(1, 6, "")], "another text is another commit"
+
+
+def test_what_somebody_else_moved_is_committed_again(log):
+    fill(log, partitions=1, records=10)
+    orders = ("orders", 0)
+    with log.consumer("billing", auto_offset_reset="earliest") as consumer:
+        consumer.assign([orders])
+        assert len(drain(consumer)) == 10
+        consumer.commit()
+        with offsetlog.open(log.url) as elsewhere, elsewhere.consumer("billing") as other:
+            other.assign([orders])
+            other.commit({orders: 3})
+        consumer.commit()
+        assert consumer.committed() == {orders: 10}
+        with offsetlog.open(log.url) as elsewhere:
+            elsewhere.group("billing").delete()
+        consumer.commit()
+        assert consumer.committed() == {orders: 10}
+
+
+def test_who_was_put_out_is_told_so_when_all_is_committed_too(log):
+    fill(log)
+    with quiet(log) as consumer:
+        assert len(drain(consumer)) == 30
+        consumer.commit()
+        with offsetlog.open(log.url) as elsewhere:
+            elsewhere.group("billing").remove_members()
+        with pytest.raises(FencedError, match="administrator"):
+            consumer.commit()
+
+
+def test_a_group_that_commits_again_and_again_where_it_is_does_not_expire(log):
+    """It has no members, so what keeps it is what is written."""
+    fill(log, partitions=3)
+    hour = [0]
+    env = REAL._replace(now_ms=lambda: REAL.now_ms() + 3_600_000 * hour[0])
+    with Log(open_store(log.url), env) as later:
+        consumer = later.consumer("billing", auto_offset_reset="earliest")
+        consumer.assign([("orders", p) for p in range(3)])
+        assert len(drain(consumer)) == 30
+        consumer.commit()
+        written = later.group("billing").committed()
+        before = later.offsets_table.look().version
+        hour[0] = 1
+        for _ in range(3):
+            consumer.commit()
+        assert len(facts_of(later, before)) == 1, "one fact keeps the whole group"
+        group = later.offsets_table.look().group("billing")
+        assert abs(group.active_at - env.now_ms()) < 60_000
+        assert later.group("billing").committed() == written
 
 
 CONSUMER = {
