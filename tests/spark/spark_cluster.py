@@ -1,4 +1,5 @@
-"""A standalone Spark cluster on loopback: a master and two workers, each a server of the tests.
+"""A standalone Spark cluster on loopback: a master and workers, each a server of the tests. The
+workers may see an empty disk where others have a folder.
 
 Workers and executors find what is tested through PYTHONPATH, as they would find an installed
 package.
@@ -7,6 +8,8 @@ package.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -18,8 +21,19 @@ from tests.servers.process import Server, free_port, listens
 HOME = Path(pyspark.__file__).parent
 
 
-def _spark(port: int, kind: str, *arguments: str) -> Server:
+def can_hide() -> bool:
+    """Whether a process may have mounts of its own here."""
+    if shutil.which("unshare") is None:
+        return False
+    mount = ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/tmp"]
+    return subprocess.run(mount, check=False, capture_output=True).returncode == 0
+
+
+def _spark(port: int, kind: str, *arguments: str, hidden: Path | None = None) -> Server:
     command = [str(HOME / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}"]
+    if hidden is not None:
+        mount = 'mount -t tmpfs none "$0" && exec "$@"'
+        command = ["unshare", "-m", "sh", "-c", mount, str(hidden), *command]
     env = {
         "SPARK_HOME": str(HOME),
         "SPARK_DAEMON_MEMORY": "256m",
@@ -39,8 +53,8 @@ def _work_dir(kind: str, folder: Path) -> list[str]:
 
 
 @contextmanager
-def running(workers: int = 2) -> Iterator[str]:
-    """The master's URL."""
+def running(workers: int = 2, hidden: Path | None = None) -> Iterator[str]:
+    """The master's URL. The workers see an empty disk in the folder ``hidden``."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:
@@ -52,7 +66,7 @@ def running(workers: int = 2) -> Iterator[str]:
             own = free_port()
             size = ["-c", "1", "-m", "700m", "-h", "127.0.0.1", "-p", str(own)]
             ui = ["--webui-port", str(free_port())]
-            worker = _spark(own, "worker.Worker", *size, *ui, url)
+            worker = _spark(own, "worker.Worker", *size, *ui, url, hidden=hidden)
             stack.callback(worker.stop)
             worker.start()
         yield url

@@ -1,7 +1,9 @@
-"""On a standalone cluster, a master and two workers on loopback, over S3."""
+"""On a standalone cluster on loopback: two workers over S3, and one that does not see the driver's
+disk."""
 
 from __future__ import annotations
 
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,3 +46,17 @@ def test_workers_with_another_version_say_so(told: dict[str, Any]) -> None:
     )
     assert line in told["mixed"]
     assert "File " not in told["mixed"].partition("Driver stacktrace")[0]
+
+
+@pytest.mark.skipif(not spark_cluster.can_hide(), reason="a process may have no own mounts here")
+def test_executors_that_do_not_see_the_drivers_disk(tmp_path: Path) -> None:
+    """As with a folder of the driver's, or a shared disk that is not mounted on one machine."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    with spark_cluster.running(workers=1, hidden=shared) as master:
+        told = drive("on_blind_workers", tmp_path, master, shared / "log", seconds=300)
+    for name in ("write", "read"):
+        assert f"is not at file://{shared}/log, as the machine {socket.gethostname()}" in told[name]
+    assert told["ends"] == {"0": 0, "1": 0}, "nothing is named that nobody has"
+    assert told["few"] == 100, "rows that travel in the tasks' messages need no disk there"
+    assert told["faults"] == 0
