@@ -7,7 +7,8 @@ Invariants:
 2. What is deleted is decided by a state that contains the collect that allows it.
 3. The rows of an entry are taken out only when a folded state shows that no live extent needs
    them; the entry itself, with its decision, stays for ever.
-4. The grace period is measured by the storage's own clock. It is a courtesy to slow writers
+4. A snapshot is deleted when it is seen to be one: an entry's name has the same form.
+5. The grace period is measured by the storage's own clock. It is a courtesy to slow writers
    and running readers, not a condition of safety.
 """
 
@@ -336,12 +337,13 @@ class Maintenance:
         )
         if snapshots and snapshots[-1][0] > self._chain.state.tip:
             self._chain.check_reaches(snapshots[-1][0])
-        old = [
-            info.name
-            for _, info in snapshots[:-SNAPSHOTS_KEPT]
-            if info.modified_ms <= now_ms - min(self._grace, 3_600_000)
-        ]
-        kept = [seq for seq, info in snapshots if info.name not in set(old)]
+        old, kept = [], [seq for seq, _ in snapshots[-SNAPSHOTS_KEPT:]]
+        for seq, info in snapshots[:-SNAPSHOTS_KEPT]:
+            if info.modified_ms > now_ms - min(self._grace, 3_600_000):
+                kept.append(seq)
+            elif not info.size or self._handle.stored.is_snapshot(seq):
+                old.append(info.name)
+            # Else it has a snapshot's name alone, as an entry has: it is not ours to delete.
         used = self._handle.stored.leaves_of(kept)
         if used is None:
             return

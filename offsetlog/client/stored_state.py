@@ -164,6 +164,14 @@ class StoredState:
             if state is not None:
                 yield state
 
+    def is_snapshot(self, seq: int) -> bool:
+        """Whether what lies at a snapshot's name is a snapshot of this topic's chain."""
+        loaded = self._load_parts(seq)
+        return loaded is not None and self._is_of_this_topic(loaded[0])
+
+    def _is_of_this_topic(self, state: State) -> bool:
+        return names.topic_folder(state.topic) == self._chain.folder
+
     def leaves_of(self, seqs: list[int]) -> set[str] | None:
         """The leaves and sender files that these snapshots need; None if one can't be read."""
         used: set[str] = set()

@@ -121,6 +121,10 @@ class SftpStore(SharedDiskStore):
         with self._locked():
             return _found("", self.fs.ftp.stat(path))
 
+    def _look_at_itself(self, path: str) -> Found:
+        with self._locked():
+            return _found("", self.fs.ftp.lstat(path))
+
     def _members(self, path: str) -> Iterable[Found]:
         with self._locked():
             return [_found(one.filename, one) for one in self.fs.ftp.listdir_attr(path)]

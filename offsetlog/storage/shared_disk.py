@@ -6,7 +6,9 @@
 3. Overwriting is a rename over the old file: readers see the old bytes or the new ones.
 4. An error before the name was asked for left nothing behind; a lost answer after that is
    unknown.
-5. A connection that failed is not used again: the next call makes a new one.
+5. No symbolic link below the root is followed: each part of a folder's name is looked at once,
+   again before the folder is listed or a file in it replaced, and each file before it is read.
+6. A connection that failed is not used again: the next call makes a new one.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Kind
 from offsetlog.storage.fsspec_store import _RAISE, FsspecStore
+from offsetlog.storage.local_files import symlink_error
 from offsetlog.storage.paths import (
     TEMPORARY,
     check_folder,
@@ -54,6 +57,8 @@ class SharedDiskStore(FsspecStore):
         # An instance of our own: fsspec would hand a broken connection to everybody.
         super().__init__(protocol, root, url, {**options, "skip_instance_cache": True})
         self._made_folders: set[str] = set()
+        self._plain: set[str] = set()
+        """Folders that were seen to be no links."""
 
     # -- what a backend provides; paths are whole
 
@@ -71,7 +76,12 @@ class SharedDiskStore(FsspecStore):
     def _read(self, path: str, start: int | None, end: int | None) -> bytes: ...
 
     @abstractmethod
-    def _look(self, path: str) -> Found: ...
+    def _look(self, path: str) -> Found:
+        """What is at a path, behind any links."""
+
+    @abstractmethod
+    def _look_at_itself(self, path: str) -> Found:
+        """What is at a path; a link itself, and not where it leads."""
 
     @abstractmethod
     def _members(self, path: str) -> Iterable[Found]: ...
@@ -98,6 +108,8 @@ class SharedDiskStore(FsspecStore):
         folder, last = split(name)
 
         def write() -> None:
+            if folder in self._plain:
+                self._check_folder(folder, again=True)
             temporary = self._temporary(folder, data, durable)
             try:
                 self._replace(temporary, self._path(join(folder, last)))
@@ -108,13 +120,18 @@ class SharedDiskStore(FsspecStore):
         self._do("write", name, write, _RAISE)
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
-        path = self._path(check_name(name))
         check_range(start, end)
-        return self._do("read", name, lambda: self._read(path, start, end), None)
+
+        def read() -> bytes | None:
+            found = self._look_at_file(name)
+            if not stat.S_ISREG(found.mode):
+                return None
+            return self._read(self._path(name), start, end)
+
+        return self._do("read", name, read, None)
 
     def info(self, name: str) -> FileInfo | None:
-        path = self._path(check_name(name))
-        found = self._do("look at", name, lambda: self._look(path), None)
+        found = self._do("look at", name, lambda: self._look_at_file(name), None)
         if found is None or not stat.S_ISREG(found.mode):
             return None
         return FileInfo(name, found.size, found.modified_ms)
@@ -131,8 +148,13 @@ class SharedDiskStore(FsspecStore):
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
-            path = self._path(check_name(name))
-            self._do("delete", name, lambda path=path: self._remove(path), None)  # type: ignore[misc]
+            folder, _ = split(name)
+
+            def work(name: str = name, folder: str = folder) -> None:
+                self._check_folder(folder)
+                self._remove(self._path(name))
+
+            self._do("delete", name, work, None)
 
     def delete_tree(self, folder: str) -> None:
         for found in list(self._of_folder(folder)):
@@ -141,7 +163,7 @@ class SharedDiskStore(FsspecStore):
                 self.delete_tree(join(folder, found.name))
             else:
                 self._do("delete", folder, lambda below=below: self._remove(below), None)  # type: ignore[misc]
-        self._made_folders.clear()
+        self._forget_folders()
         if folder:
             path = self._path(folder)
             self._do("delete", folder, lambda: self._remove_folder(path), None)
@@ -151,14 +173,14 @@ class SharedDiskStore(FsspecStore):
         if any(True for _ in self._of_folder(folder)):
             return False
         path = self._path(check_name(folder))
-        self._made_folders.clear()
+        self._forget_folders()
         self._do("delete", folder, lambda: self._remove_folder(path), None)
         return True
 
     def _at_root(self, root: str) -> FsspecStore:
         other = super()._at_root(root)
         assert isinstance(other, SharedDiskStore)
-        other._made_folders = set()
+        other._made_folders, other._plain = set(), set()
         return other
 
     def sweep(self, folder: str, before_ms: int) -> int:
@@ -187,9 +209,45 @@ class SharedDiskStore(FsspecStore):
             raise
 
     def _of_folder(self, folder: str) -> Iterable[Found]:
-        path = self._path(check_folder(folder))
+        check_folder(folder)
         nothing: list[Found] = []
-        return self._do("list", folder, lambda: list(self._members(path)), nothing)
+
+        def members() -> list[Found]:
+            self._check_folder(folder, again=True)
+            return list(self._members(self._path(folder)))
+
+        return self._do("list", folder, members, nothing)
+
+    def _look_at_file(self, name: str) -> Found:
+        """What is at a name, which is no link and behind none."""
+        folder, _ = split(name)
+        self._check_folder(folder)
+        found = self._look_at_itself(self._path(name))
+        if stat.S_ISLNK(found.mode):
+            raise symlink_error(name)
+        return found
+
+    def _check_folder(self, folder: str, again: bool = False) -> None:
+        """That no part of a folder's name is a link. Who is missing is as missing as its files."""
+        if not folder or (folder in self._plain and not again):
+            return
+        done = ""
+        for part in folder.split("/"):
+            done = join(done, part)
+            if again or done not in self._plain:
+                if stat.S_ISLNK(self._look_at_itself(self._path(done)).mode):
+                    self._forget_folders()
+                    raise symlink_error(done)
+                self._known_plain(done)
+
+    def _known_plain(self, folder: str) -> None:
+        if len(self._plain) >= _FOLDERS_KNOWN:
+            self._plain.clear()
+        self._plain.add(folder)
+
+    def _forget_folders(self) -> None:
+        self._made_folders.clear()
+        self._plain.clear()
 
     def _temporary(self, folder: str, data: bytes, durable: bool) -> str:
         """A new file with these bytes in a folder that is there."""
@@ -201,7 +259,7 @@ class SharedDiskStore(FsspecStore):
                 return path
             except Exception as error:
                 if again and self._judge(error).kind is Kind.MISSING:
-                    self._made_folders.clear()  # Somebody removed the folder meanwhile.
+                    self._forget_folders()  # Somebody removed the folder meanwhile.
                     continue
                 self._remove_quietly(path)
                 raise
@@ -210,20 +268,29 @@ class SharedDiskStore(FsspecStore):
     def _folder(self, folder: str) -> None:
         if folder in self._made_folders:
             return
-        path = self._path(folder)
-        parts = [part for part in path.split("/") if part]
-        at = "/" if path.startswith("/") else ""
-        for part in parts:
+        root = self._path("")
+        at = "/" if root.startswith("/") else ""
+        for part in filter(None, root.split("/")):
             at = f"{at.rstrip('/')}/{part}" if at else part
-            self._make_folder_if_absent(at)
+            self._make_folder_if_absent(at, self._look)
+        done = ""
+        for part in folder.split("/") if folder else ():
+            done = join(done, part)
+            self._make_folder_if_absent(self._path(done), self._look_at_itself)
+            self._known_plain(done)
         if len(self._made_folders) >= _FOLDERS_KNOWN:
             self._made_folders.clear()
         self._made_folders.add(folder)
 
-    def _make_folder_if_absent(self, path: str) -> None:
+    def _make_folder_if_absent(self, path: str, look: Callable[[str], Found]) -> None:
         try:
-            if stat.S_ISDIR(self._look(path).mode):
+            mode = look(path).mode
+            if stat.S_ISLNK(mode):
+                raise symlink_error(path[len(self._path("")) :].strip("/"))
+            if stat.S_ISDIR(mode):
                 return
+        except OffsetLogError:
+            raise
         except Exception as error:
             if self._judge(error).kind is not Kind.MISSING:
                 raise
@@ -231,7 +298,7 @@ class SharedDiskStore(FsspecStore):
             self._make_folder(path)
         except Exception:
             # Another writer may have been faster; servers say so in many ways.
-            if not stat.S_ISDIR(self._look(path).mode):
+            if not stat.S_ISDIR(look(path).mode):
                 raise
 
     def _remove_quietly(self, path: str) -> None:

@@ -5,6 +5,8 @@
 2. A share whose disk has no hard links is refused for writing.
 3. Overwriting is a rename that replaces. While a reader has the file open the server may
    refuse that for a moment: a few tries, a bounded time.
+4. Links and junctions are told by their reparse tags. A server that follows links by itself
+   shows none: that is for its administrator to switch off (Samba: ``follow symlinks = no``).
 """
 
 from __future__ import annotations
@@ -30,6 +32,9 @@ _FIRST_PAUSE = 0.01
 _NO_LINKS = {0xC00000BB, 0xC0000003, 0xC0000002, 0xC0000010}
 """NT's words for: not supported, no such class, not implemented, no such request."""
 _IS_FOLDER = 0x10
+_IS_REPARSED = 0x400
+_LINKS = {0xA000000C, 0xA0000003}
+"""Tags of symbolic links and of junctions. Other reparse points are a disk's own business."""
 _SHARING_VIOLATION = 0xC0000043
 
 
@@ -148,18 +153,26 @@ class SmbStore(SharedDiskStore):
         status = self._ask("stat", self._unc(path))
         return Found("", status.st_mode, status.st_size, int(status.st_mtime * 1000))
 
+    def _look_at_itself(self, path: str) -> Found:
+        status = self._ask("lstat", self._unc(path))
+        mode = stat.S_IFLNK if status.st_reparse_tag in _LINKS else status.st_mode
+        return Found("", mode, status.st_size, int(status.st_mtime * 1000))
+
     def _members(self, path: str) -> Iterable[Found]:
         found = []
         for entry in self._ask("scandir", self._unc(path)):
             about = entry.smb_info
             kind = stat.S_IFDIR if about.file_attributes & _IS_FOLDER else stat.S_IFREG
+            # The tag of a reparse point stands where else the size of its attributes does.
+            if about.file_attributes & _IS_REPARSED and about.ea_size in _LINKS:
+                kind = stat.S_IFLNK
             modified = int(about.last_write_time.timestamp() * 1000)
             found.append(Found(entry.name, kind, about.end_of_file, modified))
         return found
 
-    def _make_folder_if_absent(self, path: str) -> None:
+    def _make_folder_if_absent(self, path: str, look: Callable[[str], Found]) -> None:
         if "/" in path:  # The first part is the share itself.
-            super()._make_folder_if_absent(path)
+            super()._make_folder_if_absent(path, look)
 
     def _make_folder(self, path: str) -> None:
         self._ask("mkdir", self._unc(path))

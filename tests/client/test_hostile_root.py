@@ -204,6 +204,61 @@ def test_a_topic_that_is_a_link_out_of_the_root(root, tmp_path):
             log.create_topic("u")
 
 
+@pytest.mark.parametrize("known", [False, True])
+def test_upkeep_over_sftp_deletes_nothing_behind_a_link(sftp, tmp_path, known):
+    """A snapshot's name is an entry's name: a link would make of a chain what upkeep deletes."""
+    url, options = sftp
+    place = f"sftp://{url.split('/')[2]}{tmp_path}"
+    for name in ("a", "b"):
+        with offsetlog.open(f"{place}/{name}", **options) as log:
+            log.create_topic("t")
+            with log.producer() as producer:
+                for number in range(8):
+                    producer.send("t", b"%d" % number).result()
+    chain = tmp_path / "b" / "t" / "_log" / "0000000000000000"
+    before = {path.name: path.read_bytes() for path in chain.iterdir()}
+    with offsetlog.open(f"{place}/a", **options) as log:
+        if known:
+            log.maintain(grace_ms=0)
+        shutil.rmtree(tmp_path / "a" / "t" / "_snapshot", ignore_errors=True)
+        (tmp_path / "a" / "t" / "_snapshot").symlink_to(chain)
+        for _ in range(5):
+            with pytest.raises(StorageError, match="'t/_snapshot' is a symbolic link"):
+                log.maintain(grace_ms=0)
+    assert {path.name: path.read_bytes() for path in chain.iterdir()} == before
+
+
+def send_to(log, topic):
+    with log.producer() as producer:
+        producer.send(topic, b"x").result()
+
+
+def test_upkeep_deletes_only_what_is_a_snapshot_of_the_topic(root):
+    """Entries that somebody put where snapshots lie, and another topic's snapshots."""
+    with offsetlog.open(str(root)) as log:
+        log.create_topic("u")
+        for topic in ("t", "u"):
+            for _ in range(3):
+                send_to(log, topic)
+        log.topic_handle("u").stored.publish()
+        stored = root / "t" / "_snapshot"
+        stored.mkdir(exist_ok=True)
+        for entry in (root / "t" / "_log").rglob("*.parquet"):
+            shutil.copy2(entry, stored / entry.name)
+        [other] = (root / "u" / "_snapshot").glob("0*.parquet")
+        shutil.copy2(other, stored / f"{0:019d}9.parquet")
+        (stored / f"{0:019d}8.parquet").write_bytes(b"")
+        kept = {path.name for path in stored.iterdir()} - {f"{0:019d}8.parquet"}
+        for _ in range(20):
+            send_to(log, "t")
+        for _ in range(4):
+            log.maintain("t", grace_ms=0)
+            send_to(log, "t")
+        left = {path.name for path in stored.glob("0*.parquet")}
+        assert kept <= left, "what is none of ours was deleted"
+        assert len(left - kept) == 3, "ours were not"
+
+
 # --- the offsets table ---------------------------------------------------------------------
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -103,3 +106,133 @@ def test_a_server_that_goes_away_and_comes_back() -> None:
     with pytest.raises(StorageError) as caught:
         gone.offer(b"x", "f/c").put("f/c")
     assert not caught.value.may_have_landed, "its name was never asked for"
+
+
+def disk_of(store: Any) -> Path:
+    """The folder of this machine that the server's disk is."""
+    return Path("/" + store._root.strip("/"))
+
+
+@pytest.fixture
+def linked(sftp: Any, tmp_path: Path) -> Iterator[tuple[Any, Path, Path]]:
+    """(store, its folder, a folder outside of it)."""
+    url, options = sftp
+    store = open_store(f"{url}/links", **options)
+    store.put("t/f/a", b"inside")
+    outside = tmp_path / "outside"
+    (outside / "f").mkdir(parents=True)
+    (outside / "f" / "a").write_bytes(b"outside")
+    yield store, disk_of(store), outside
+    store.close()
+    fresh = open_store(f"{url}/links", **options)
+    fresh.delete_tree("")
+    fresh.close()
+
+
+ASKS = {
+    "get": lambda store: store.get("t/f/a"),
+    "range": lambda store: store.get("t/f/a", 0, 1),
+    "info": lambda store: store.info("t/f/a"),
+    "list": lambda store: list(store.list("t/f")),
+    "folders": lambda store: list(store.folders("t/f")),
+    "put": lambda store: store.put("t/f/a", b"x"),
+    "create": lambda store: store.offer(b"x", "t/f/b").put("t/f/b"),
+    "delete": lambda store: store.delete(["t/f/a"]),
+    "tree": lambda store: store.delete_tree("t/f"),
+    "sweep": lambda store: store.sweep("t/f", 2**60),
+}
+
+
+@pytest.mark.parametrize("where", ["t", "t/f"])
+@pytest.mark.parametrize("ask", ASKS)
+def test_no_folder_that_is_a_link_is_followed_over_sftp(linked: Any, ask: str, where: str) -> None:
+    store, disk, outside = linked
+    (disk / where).rename(disk / "moved")
+    (disk / where).symlink_to(outside if where == "t" else outside / "f")
+    store._made_folders.clear()  # Whoever knows nothing yet.
+    getattr(store, "_plain", set()).clear()
+    with pytest.raises(StorageError, match=f"'{where}' is a symbolic link"):
+        ASKS[ask](store)
+    assert [path.name for path in (outside / "f").iterdir()] == ["a"]
+    assert (outside / "f" / "a").read_bytes() == b"outside"
+
+
+@pytest.mark.parametrize("ask", ["list", "folders", "sweep", "tree", "put"])
+def test_what_lists_or_replaces_looks_again(linked: Any, ask: str) -> None:
+    """Also where the folder was known: whoever deletes goes by a listing."""
+    store, disk, outside = linked
+    assert store.get("t/f/a") == b"inside"
+    (disk / "t" / "f").rename(disk / "moved")
+    (disk / "t" / "f").symlink_to(outside / "f")
+    with pytest.raises(StorageError, match="'t/f' is a symbolic link"):
+        ASKS[ask](store)
+    assert (outside / "f" / "a").read_bytes() == b"outside"
+
+
+def test_a_file_that_is_a_link_is_not_read_over_sftp(linked: Any) -> None:
+    store, disk, outside = linked
+    (disk / "t" / "f" / "a").unlink()
+    (disk / "t" / "f" / "a").symlink_to(outside / "f" / "a")
+    for ask in ("get", "range", "info"):
+        with pytest.raises(StorageError, match="'t/f/a' is a symbolic link"):
+            ASKS[ask](store)
+    assert list(store.list("t/f")) == []
+    assert isinstance(store.offer(b"x", "t/f/a").put("t/f/a"), Conflict)
+    store.put("t/f/a", b"mine")
+    assert (outside / "f" / "a").read_bytes() == b"outside"
+    assert store.get("t/f/a") == b"mine"
+
+
+def test_the_root_itself_may_lie_behind_a_link(sftp: Any, linked: Any, tmp_path: Path) -> None:
+    _, disk, _ = linked
+    (tmp_path / "door").symlink_to(disk)
+    url, options = sftp
+    store = open_store(f"sftp://{url.split('/')[2]}{tmp_path}/door", **options)
+    assert store.get("t/f/a") == b"inside"
+    store.put("t/g/b", b"new")
+    assert (disk / "t" / "g" / "b").read_bytes() == b"new"
+    store.close()
+
+
+def reparsed(one: Any, tag: int) -> Any:
+    about = SimpleNamespace(
+        file_attributes=one.smb_info.file_attributes | 0x400,
+        ea_size=tag,
+        last_write_time=one.smb_info.last_write_time,
+        end_of_file=0,
+    )
+    return SimpleNamespace(name=one.name, smb_info=about)
+
+
+@pytest.mark.parametrize("tag", [0xA000000C, 0xA0000003], ids=["link", "junction"])
+def test_a_reparse_point_of_a_share_is_not_followed(
+    smb: Any, tag: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Windows shows them; the tests' server follows links by itself and shows none."""
+    url, options = smb
+    store = open_store(f"{url}/reparse", **options)
+    store.put("t/f/a", b"inside")
+    assert store.get("t/f/a") == b"inside"
+    plain = store._ask
+
+    def ask(call: str, *args: Any, **settings: Any) -> Any:
+        found = plain(call, *args, **settings)
+        if call == "lstat" and str(args[0]).endswith("\\t\\f"):
+            return found._replace(st_reparse_tag=tag)
+        if call == "scandir":
+            return [reparsed(one, tag) if one.name == "f" else one for one in found]
+        return found
+
+    monkeypatch.setattr(store, "_ask", ask)
+    assert list(store.folders("t")) == []
+    for name in ("list", "folders", "put", "tree", "sweep"):
+        with pytest.raises(StorageError, match="'t/f' is a symbolic link"):
+            ASKS[name](store)
+    store._forget_folders()
+    for name in ("get", "info", "create", "delete"):
+        with pytest.raises(StorageError, match="'t/f' is a symbolic link"):
+            ASKS[name](store)
+    monkeypatch.undo()
+    assert store.get("t/f/a") == b"inside"
+    store.delete_tree("")
+    store.close()
