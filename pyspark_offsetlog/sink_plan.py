@@ -48,10 +48,7 @@ def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> Plan:
             "Leave them out; they are for df.write, for example in foreachBatch.",
         )
     shape = shape_of(schema, options.topic is not None)
-    if options.create_partitions is not None:
-        open_log(options.place).make_root()
-    # That there is no log is said before any row is read.
-    place = found(options.place)
+    place = _root_of(options)
     log = open_log(place)
     facts = None
     if options.topic is not None:
@@ -65,6 +62,17 @@ def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> Plan:
         app = log.env.new_id()
         sender, spread = Sender(app, 0, True, True), int(app[:8], 16)
     return Plan(place, shape, options.create_partitions, facts, sender, spread)
+
+
+def _root_of(options: SinkOptions) -> Place:
+    """The place with its root's id. That there is no log is said before any row is read."""
+    try:
+        return found(options.place)
+    except InvalidRequestError:
+        if options.create_partitions is None:
+            raise
+    open_log(options.place).make_root()
+    return found(options.place)
 
 
 def look_up(log: Log, name: str, create_partitions: int | None) -> TopicFacts:

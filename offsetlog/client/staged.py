@@ -8,9 +8,10 @@ Invariants:
    removed by the collector, and by nobody else.
 3. Rows of one process keep their order within a partition.
 4. What a ``Stage`` holds in memory is what was added since its last ``spill``.
-5. Who appends the entry on a disk finds each segment of others that it names first: a machine may
-   see another disk at the same path. Elsewhere a store that answered a put is believed, since a
-   look would be a request for each segment.
+5. Who appends the entry sees the chain as far as who planned did, and on a disk finds each
+   segment of others that it names first: a machine may see another disk at the same path.
+   Elsewhere a store that answered a put is believed, since a look would be a request for each
+   segment.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ RECORD_WEIGHT = 32
 COPIES = 4
 """Segments that are copied side by side."""
 LOOKS, LOOK_SECONDS = 5, 0.1
-"""For a segment that is not there: a network disk may show a new folder late. Each pause is twice
-the last, three seconds in all."""
+"""For what is not in sight: a network disk may show it late. Each pause is twice the last, three
+seconds in all."""
 MOST_SEGMENTS = 250_000
 """Segments that one entry may name: below what a reader takes of JSON."""
 
@@ -88,6 +89,8 @@ class Share(NamedTuple):
     parts: tuple[Part, ...]
     rows: bytes
     """Those that are in no segment, sorted by partition; empty: none."""
+    tip: int = 0
+    """Up to where the chain was seen when it was planned."""
 
 
 def facts_of(handle: TopicHandle) -> TopicFacts:
@@ -206,7 +209,7 @@ class Stage:
             counts = [sum(len(p.times) for p in self._pieces[partition]) for partition in order]
             column = pa.array(np.repeat(np.array(order, np.int32), counts))
             data = _to_bytes(table.append_column(rows.PARTITION, column))
-        return Share(facts.name, facts.partitions, facts.life, tuple(self._parts), data)
+        return Share(facts.name, facts.partitions, facts.life, tuple(self._parts), data, facts.tip)
 
 
 def _joined(pieces: Iterable[_Piece]) -> pa.Table:
@@ -303,6 +306,7 @@ def append_shares(handle: TopicHandle, shares: Sequence[Share], sender: Sender) 
     """Land what several processes staged for one topic as one entry; None: there are no rows.
 
     ``handle`` must have been looked at."""
+    _see(handle, max((share.tip for share in shares), default=0))
     lives = {share.life for share in shares}
     if len(lives) > 1:
         raise UnknownTopicError(
@@ -327,6 +331,25 @@ def append_shares(handle: TopicHandle, shares: Sequence[Share], sender: Sender) 
     receipt = handle.writer.deliver(load, sender, hashed_with, lives.pop())
     handle.stored.publish_if_due()
     return receipt
+
+
+def _see(handle: TopicHandle, tip: int) -> None:
+    """That this process sees the chain as far as who planned did: a chain only grows, and what is
+    appended to an older view of it is lost."""
+    for look in range(LOOKS + 1):
+        if handle.chain.state.tip >= tip:
+            return
+        if look < LOOKS:
+            handle.chain.env.sleep(LOOK_SECONDS * 2**look)
+            handle.raw_state()
+    if not handle.chain.state.tip:
+        return  # There is no such topic, which is said when the entry is judged.
+    raise StorageError(
+        f"A batch for topic {handle.name!r} was planned at entry {tip} of its log, and the machine "
+        f"{socket.gethostname()} sees it only up to {handle.chain.state.tip}, at "
+        f"{handle.chain.store.url}. Nothing was appended.",
+        "Look whether all machines see the same disk there.",
+    )
 
 
 def records_in(shares: Sequence[Share]) -> int:

@@ -88,7 +88,7 @@ def test_requests_of_a_trigger_do_not_grow(
     processes = Processes()
     monkeypatch.setattr(logs, "_open", logs._open)
     monkeypatch.setattr(logs, "_stay", logs._stay)
-    sink = OffsetLogDataSource({**options, "topic": "t"})
+    sink = OffsetLogDataSource({**options, "topic": "t", "createtopicpartitions": "8"})
     given = {"subscribe": "t", "startingoffsets": "earliest", "minpartitions": "1"}
     source = OffsetLogDataSource({**options, **given, "pollintervalms": "0"})
     stream: Any = source.streamReader(source_schema(False))

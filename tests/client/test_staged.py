@@ -289,7 +289,7 @@ def test_rows_that_a_topic_does_not_take():
         taken.add(few.slice(2), None)
     with pytest.raises(InvalidRequestError, match="The timestamp is"):
         taken.add(batch([b"x"], times=10**13), None)
-    assert taken.share() == Share("t", 2, 0, (), b"")
+    assert taken.share() == Share("t", 2, 0, (), b"", 1)
 
 
 def test_a_segment_that_cannot_be_put_fails_its_task():

@@ -152,6 +152,24 @@ def test_segments_in_a_copy_of_the_root_are_not_named(
     assert values(there) == ["old", "b", "a"]
 
 
+@pytest.mark.parametrize("limit", [0, 1 << 18], ids=["many", "few"])
+def test_a_driver_that_sees_an_older_copy_appends_nothing_to_it(
+    place: Path, there: Log, task: Any, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sink_task, "MESSAGE_BYTES", limit)
+    with there.producer() as producer:
+        producer.send("t", b"new", partition=0)
+    made = batch(path=str(place))
+    message = task(made, ["a"], partition=0)
+    before = tree(place.with_name("older"))
+    with seen_as("older", place):
+        with pytest.raises(StorageError, match=f"{socket.gethostname()} sees it only up to 2, at"):
+            commit(made, [message])
+        assert tree(place) == before
+    commit(made, [message])
+    assert values(there) == ["old", "new", "a"]
+
+
 def test_only_planning_makes_a_root(tmp_path: Path, task: Any) -> None:
     another_process()
     place = tmp_path / "later"
