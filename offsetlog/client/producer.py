@@ -19,6 +19,7 @@ import logging
 import operator
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -369,7 +370,7 @@ class KeyedLane:
             self._closed = self._closed or "the producer was closed"
 
     def abandon(self, why: str) -> OffsetLogError | None:
-        """Nothing more will be tried; what became of the batch, if one was not finished."""
+        """Nothing more will be tried; what became of the batch, if nobody was told yet."""
         with self.lock:
             batch, self._batch = self._batch, None
             tried, self._gathered = self._gathered is not None, None
@@ -390,9 +391,9 @@ class KeyedLane:
                 "Call flush(), or use the producer in a with block; send it again under the same "
                 "sequence.",
             )
-        if not batch.done.is_set():
-            # An open fate was told as such already.
-            batch.fail(error)
+        if batch.done.is_set():
+            return None  # The flush that left its fate open has said so.
+        batch.fail(error)
         return error
 
     def flush(self, timeout: float | None) -> None:
@@ -450,7 +451,7 @@ class KeyedLane:
             text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
             if len(self._handle.dropped) < DROPPED_NAMED:
                 self._handle.dropped.append(text)
-            _log.warning("%s.", text)
+            warnings.warn(f"{text}.", RuntimeWarning, stacklevel=2)
 
 
 def _records(batch: Batch) -> str:

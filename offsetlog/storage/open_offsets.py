@@ -4,6 +4,8 @@
 2. It lies in ``__consumer_offsets`` under the root, or where the setting says.
 3. fsspec's options are told to ``deltalake`` in its own words; what has no word there is left
    to the environment. None of them is ever shown.
+4. ``deltalake`` has threads of its own, which a fork does not take along: whose parent used it
+   is refused by name, since it would panic.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import InvalidRequestError
+from . import forks
 from .chain_offsets import ChainOffsets
 from .fsspec_store import FsspecStore
 from .local import LocalStore
@@ -43,16 +46,35 @@ def open_offsets(
     if isinstance(inner, LocalStore):
         from .delta_offsets import DeltaOffsets
 
+        _one_process_only()
         path = os.path.join(inner._root, folder) if folder else inner._root
         return DeltaOffsets(store, folder, path, {}, inner._redact)
     if isinstance(inner, FsspecStore) and inner._protocol in _SCHEMES:
         from .delta_offsets import DeltaOffsets
 
+        _one_process_only()
         scheme, words = _SCHEMES[inner._protocol]
         uri = f"{scheme}://{inner._path(folder)}".rstrip("/")
         options = words(inner._options)
         return DeltaOffsets(store, folder, uri, options, inner._redact)
     return ChainOffsets(store, folder)
+
+
+_used_in: int | None = None
+"""The process that used ``deltalake`` first, as ``forks`` marks it."""
+
+
+def _one_process_only() -> None:
+    global _used_in
+    if _used_in is None:
+        _used_in = forks.process()
+    elif forks.is_foreign(_used_in):
+        raise InvalidRequestError(
+            "Groups can't be used in a process that was forked from one that used them: the "
+            "Delta library does not survive a fork.",
+            "Start it with multiprocessing's 'spawn' or 'forkserver', or fork before groups are "
+            "used.",
+        )
 
 
 def _innermost(store: Any) -> Any:

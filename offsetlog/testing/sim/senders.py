@@ -202,7 +202,7 @@ OTHERS = "other rows are there"
 def _rows_of_number(actor: Actor, sender: str, number: int, partitions: int) -> Batch:
     """A batch that was tried under the number already, or another one."""
     tried: list[Batch] = actor.disk.setdefault("batches", [])
-    if tried and actor.rng.random() < 0.7:
+    if tried and actor.rng.random() < 0.4:
         return actor.rng.choice(tried)
     actor.disk["attempt"] = actor.disk.get("attempt", 0) + 1
     tried.append(_batch(actor, sender, number, actor.disk["attempt"], partitions))
