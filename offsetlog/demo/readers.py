@@ -30,9 +30,11 @@ class Readers:
 
     def __init__(self, *programs: Program) -> None:
         self.programs = programs
-        self.back = False
-        """Whether everything is read again after the kill."""
-        self._killed_at = self._seconds = 0.0
+        self.at_work = False
+        """Whether everybody who is alive reads, and so every partition is read."""
+        self.seconds = 0.0
+        """From the kill until that was so again; 0 if it was not."""
+        self._killed_at = 0.0
 
     def start(self) -> str:
         """Begin to read; what to say about it."""
@@ -51,11 +53,11 @@ class Readers:
         not at work who should be."""
         for program in self.programs:
             program.check()
-        if self._killed_at and not self.back and self.whole(holders):
-            self.back, self._seconds = True, time.monotonic() - self._killed_at
+        self.at_work = self.all_read(holders)
+        if self.at_work and self._killed_at and not self.seconds:
+            self.seconds = time.monotonic() - self._killed_at
 
-    def whole(self, holders: set[str]) -> bool:
-        """Whether all partitions are read."""
+    def all_read(self, holders: set[str]) -> bool:
         raise NotImplementedError
 
     def recovery(self) -> tuple[bool, str]:
@@ -80,13 +82,13 @@ class Workers(Readers):
             f"{GROUP!r}, and write an invoice for each order."
         )
 
-    def whole(self, holders: set[str]) -> bool:
-        return holders == {self.programs[1].name}
+    def all_read(self, holders: set[str]) -> bool:
+        return holders == {one.name for one in self.programs if one.state == "running"}
 
     def recovery(self) -> tuple[bool, str]:
         limit = 2 * SESSION_MS / 1000
-        text = f"worker-2 took over {self._seconds:.1f} s after the kill (at most {limit:.0f} s)"
-        return self.back and self._seconds <= limit, text if self.back else "nobody took over"
+        text = f"worker-2 took over {self.seconds:.1f} s after the kill (at most {limit:.0f} s)"
+        return 0 < self.seconds <= limit, text if self.seconds else "nobody took over"
 
 
 class SparkQueries(Readers):
@@ -127,9 +129,9 @@ class SparkQueries(Readers):
             self._tries -= 1
             self._start()
 
-    def whole(self, holders: set[str]) -> bool:
+    def all_read(self, holders: set[str]) -> bool:
         return self._driver.state == "running"
 
     def recovery(self) -> tuple[bool, str]:
-        text = f"Spark went on from its checkpoints {self._seconds:.1f} s after the kill"
-        return self.back, text if self.back else "Spark did not come back"
+        text = f"Spark went on from its checkpoints {self.seconds:.1f} s after the kill"
+        return self.seconds > 0, text if self.seconds else "Spark did not come back"

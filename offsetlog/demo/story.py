@@ -77,7 +77,9 @@ class Story:
         self._watch("an order of each shop", lambda look: all(s.sent for s in stage.shops), 0.15)
         screen.chapter("2. A group reads, and its lag goes down")
         screen.say(stage.readers.start())
-        self._watch("the first invoice", lambda look: look.billed > 0, 0.4)
+        self._watch(
+            "the first invoice", lambda look: look.billed > 0 and stage.readers.at_work, 0.4
+        )
 
     def _crash(self) -> None:
         stage, screen = self._stage, self._screen
@@ -96,7 +98,7 @@ class Story:
             f"the same number: if it had landed, it counts once. {readers.restart()}"
         )
         self._watch(
-            "the recovery", lambda look: readers.back and shop.sent > shop.killed_after, 0.2
+            "the recovery", lambda look: readers.at_work and shop.sent > shop.killed_after, 0.2
         )
         for sender in stage.senders:
             sender.end()

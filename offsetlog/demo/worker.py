@@ -21,7 +21,7 @@ from offsetlog.demo.orders import GROUP, TOPIC
 from offsetlog.demo.program import when_stdin_ends
 
 SESSION_MS = 2000
-POLL_RECORDS = 500
+POLL_RECORDS = 250
 PAUSE = 0.1
 
 

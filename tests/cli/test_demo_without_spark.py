@@ -180,7 +180,7 @@ def stage(place):
         records = consumer.poll(1.0)
     assert {record.partition for record in records} == set(range(PARTITIONS))
     stage.tail.records = {(r.partition, r.offset): r.value for r in records}
-    stage.readers.back = True
+    stage.readers.seconds = 1.9
     stage.records = [(r.partition, r.offset, r.value) for r in records]
     stage.billing.bill(stage.records)
     stage.billing.bill(stage.records)  # the same again replaces what was billed before
@@ -252,8 +252,9 @@ def test_a_shop_that_failed(stage):
     assert broken(stage) == ["A shop was killed, and all of them finished"]
 
 
-def test_a_group_that_did_not_go_on(stage):
-    stage.readers.back = False
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_a_group_that_did_not_go_on(seconds, stage):
+    stage.readers.seconds = seconds
     assert broken(stage) == ["The group went on after the kill"]
 
 

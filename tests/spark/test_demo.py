@@ -24,7 +24,7 @@ def _environment(place: Path, **more: str) -> dict[str, str]:
 
 def test_the_whole_story(tmp_path: Path) -> None:
     done = subprocess.run(
-        [*PROGRAM, "demo", "--spark", "--seconds", "3", "--json"],
+        [*PROGRAM, "demo", "--spark", "--seconds", "3", "--producers", "1", "--json"],
         capture_output=True, text=True, env=_environment(tmp_path), timeout=1500, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
