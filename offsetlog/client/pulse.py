@@ -7,7 +7,11 @@ Invariants:
    ``max_poll_interval_ms``: a program that hangs gives its partitions up.
 2. A peer is judged by this process's own clock and its own successful looks (``heartbeat``), and
    an expulsion is a fact of the table like any other: nothing here takes a partition.
-3. What fails here is tried again at the next turn; it never reaches the consumer's thread.
+3. Everybody watches everybody, so that it does not matter how many are killed at once, or which.
+   Of many peers a few are looked at one by one, and all others by listing the heartbeats once a
+   second. A listing may be stale or coarse, so it never condemns: who seems silent for half of
+   its session timeout is looked at itself from then on.
+4. What fails here is tried again at the next turn; it never reaches the consumer's thread.
 """
 
 from __future__ import annotations
@@ -24,9 +28,10 @@ from .offsets_table import OffsetsTable
 
 LOCAL_WATCH = 0.2
 REMOTE_WATCH = 0.5
-WATCH_ALL = 16
-"""Up to so many peers are watched by everybody, else each watches the next ``WATCH_FEW``."""
-WATCH_FEW = 8
+WATCH_EACH = 8
+"""So many peers are looked at one by one, and those whose silence is in doubt."""
+LIST_SECONDS = 1.0
+"""At most; an eighth of the session timeout, if that is shorter."""
 MOST_GAP_MS = 1000
 
 
@@ -49,6 +54,11 @@ class Pulse:
         self.next_watch = now
         self.count = 0
         self.watches: dict[tuple[str, int], Watch] = {}
+        self.next_list = now
+        self.listed: set[tuple[str, int]] = set()
+        """The peers that are watched by listings, for now."""
+        self.doubted: set[tuple[str, int]] = set()
+        """Those among the others that were listed until they seemed silent."""
 
     def overdue(self, now: float) -> bool:
         return now - self.polled_at > self.timing.max_poll_ms / 1000
@@ -154,14 +164,57 @@ class Pulses:
         if me is None or me.joined != heart.joined:
             return
         peers = peers_to_watch(group, heart.member)
-        heart.watches = {
-            key: watch
-            for key, watch in heart.watches.items()
-            if any(key == (peer.name, peer.joined) for peer in peers)
-        }
-        silent = [peer for peer in peers if self._is_silent(heart, peer)]
+        heart.watches = {key: heart.watches[key] for key in peers if key in heart.watches}
+        heart.listed &= peers.keys()
+        heart.doubted &= peers.keys()
+        for key in [key for key in peers if key not in heart.watches]:
+            if len(heart.watches) - len(heart.listed | heart.doubted) >= WATCH_EACH:
+                heart.listed.add(key)
+            heart.watches[key] = UNWATCHED
+        self._look_at_listed(heart, peers)
+        silent = [
+            peer
+            for key, peer in peers.items()
+            if key not in heart.listed and self._is_silent(heart, peer)
+        ]
+        for key in [key for key in heart.doubted if heart.watches[key].silent_ms == 0]:
+            heart.doubted.discard(key)
+            heart.listed.add(key)
+            heart.watches[key] = UNWATCHED
         if silent:
             self._expel(heart, silent)
+
+    def _look_at_listed(self, heart: Pulse, peers: dict[tuple[str, int], Member]) -> None:
+        now = self._env.monotonic()
+        if not heart.listed or now < heart.next_list:
+            return
+        heart.next_list = now + min(LIST_SECONDS, heart.timing.session_ms / 8000)
+        try:
+            beats = self._port.list_beats()
+        except OffsetLogError:
+            for key in heart.listed:
+                heart.watches[key] = observe(heart.watches[key], self._failed(), 0, 0)
+            return
+        at = int(self._env.monotonic() * 1000)
+        for key in sorted(heart.listed):
+            session_ms = peers[key].said.session_ms
+            # So small that three eighths of the timeout, more than a heartbeat, are left to look
+            # closer, however long this watcher slept.
+            gap = min(4000, max(session_ms // 8, 1))
+            watch = observe(heart.watches[key], Look(at, beats.get(key[0])), 0, gap)
+            heart.watches[key] = watch
+            if watch.silent_ms * 2 >= session_ms:
+                self._look_closer(heart, key)
+
+    def _look_closer(self, heart: Pulse, key: tuple[str, int]) -> None:
+        """Its silence counts on, from a heartbeat that was read and not only listed."""
+        try:
+            beat = self._port.look_at_beat(key[0])
+        except OffsetLogError:
+            return
+        heart.watches[key] = heart.watches[key]._replace(beat=beat)
+        heart.listed.discard(key)
+        heart.doubted.add(key)
 
     def _failed(self) -> Look:
         return Look(int(self._env.monotonic() * 1000), None, failed=True)
@@ -209,10 +262,9 @@ class Pulses:
             return  # Maintenance sweeps it.
 
 
-def peers_to_watch(group: Group, member: str) -> list[Member]:
-    """The members whose heartbeats this one looks at: all, or the next few in a ring."""
+def peers_to_watch(group: Group, member: str) -> dict[tuple[str, int], Member]:
+    """The members that send heartbeats, but this one. Those that follow it in the ring of all come
+    first, so that each member has others that look at it itself."""
     names = sorted(name for name, m in group.members.items() if m.said.session_ms > 0)
     others = [name for name in names if name > member] + [n for n in names if n < member]
-    if len(others) > WATCH_ALL:
-        others = others[:WATCH_FEW]
-    return [group.members[name] for name in others]
+    return {(name, group.members[name].joined): group.members[name] for name in others}

@@ -76,6 +76,10 @@ class OffsetsPort(Protocol):
     def look_at_beat(self, member: str) -> str | None:
         """A member's heartbeat as it is now; None if there is none."""
 
+    def list_beats(self) -> dict[str, str]:
+        """What a listing shows of all members' heartbeats: for each a text that changes when it
+        is overwritten, if not at once and not each time."""
+
     def forget_beat(self, member: str) -> None:
         """Delete a member's heartbeat."""
 
@@ -110,6 +114,12 @@ class Beats:
     def look_at_beat(self, member: str) -> str | None:
         data = self.store.get(self._beat_name(member), 0, 256)
         return None if data is None else data.decode("utf-8", "replace")
+
+    def list_beats(self) -> dict[str, str]:
+        return {
+            info.name.rpartition("/")[2]: f"{info.modified_ms} {info.size}"
+            for info in self.store.list(self._name(HEARTBEATS))
+        }
 
     def forget_beat(self, member: str) -> None:
         self.store.delete([self._beat_name(member)])

@@ -5,6 +5,10 @@ from __future__ import annotations
 import pytest
 
 from offsetlog import FencedError
+from offsetlog.client.env import REAL
+from offsetlog.client.log import Log
+from offsetlog.client.pulse import Pulses
+from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 
 
@@ -159,3 +163,100 @@ def test_a_topic_deleted_and_made_again_goes_on_with_its_offsets(log):
     fill(log, partitions=1, records=5)
     with quiet(log) as consumer, pytest.warns(UserWarning, match="Offset 4.*range 10 to 15"):
         assert [r.offset for r in drain(consumer)] == [10, 11, 12, 13, 14]
+
+
+class Crowd:
+    """Workers of one group, each with heartbeats of its own, in a time that is set by hand."""
+
+    def __init__(self, log, count, session_ms, monkeypatch):
+        self.clock, self.looks, self.lists = 1000.0, 0, 0
+        env = REAL._replace(monotonic=lambda: self.clock, sleep=lambda s: None)
+        monkeypatch.setattr(Pulses, "add", lambda pulses, heart: pulses._hearts.update(
+            {heart.member: heart}
+        ))  # fmt: skip
+        self.session_ms = session_ms
+        self.logs = [Log(open_store(log.url), env) for _ in range(count)]
+        self.members = []
+        for n, each in enumerate(self.logs):
+            each.offsets_table.port = self.counted(each.offsets_table.port)
+            consumer = each.consumer(
+                "billing", ["orders"], session_timeout_ms=session_ms, client_id=f"w{n:02}"
+            )
+            self.members.append(consumer.member)
+
+    def counted(self, port):
+        look, listing = port.look_at_beat, port.list_beats
+
+        def count_look(member):
+            self.looks += 1
+            return look(member)
+
+        def count_list():
+            self.lists += 1
+            return listing()
+
+        port.look_at_beat, port.list_beats = count_look, count_list
+        return port
+
+    def passes(self, seconds, alive):
+        until = self.clock + seconds
+        while self.clock < until:
+            self.clock += 0.1
+            for n in alive:
+                for heart in self.logs[n].pulses._hearts.values():
+                    heart.polled_at = self.clock
+                self.logs[n].pulses.beats()
+                self.logs[n].pulses.watches()
+
+    def there(self, log):
+        left = log.offsets_table.look().group("billing").members
+        return [n for n, member in enumerate(self.members) if member in left]
+
+
+@pytest.mark.parametrize("alive", [[0, 1], [0, *range(21, 24)], [23], list(range(0, 24, 3))],
+                         ids=["a long row", "a row", "all but one", "two of three"])  # fmt: skip
+@pytest.mark.parametrize("session_ms", [3000, 45_000])
+def test_it_does_not_matter_how_many_are_killed_at_once(log, alive, session_ms, monkeypatch):
+    """Even with more members than each looks at one by one."""
+    fill(log, partitions=24, records=0)
+    crowd = Crowd(log, 24, session_ms, monkeypatch)
+    everybody = range(24)
+    crowd.passes(3, everybody)
+    crowd.looks = crowd.lists = 0
+    crowd.passes(2, everybody)
+    looks, lists = crowd.looks, crowd.lists
+    killed = crowd.clock
+    while crowd.there(log) != alive:
+        crowd.passes(0.1, alive)
+        assert crowd.clock - killed <= session_ms / 1000 + 1.2, crowd.there(log)
+    crowd.passes(2 * session_ms / 1000, alive)
+    assert crowd.there(log) == alive, "who lives is not put out"
+    assert looks <= 24 * 8 * (2 / 0.2 + 1), "eight of them, five times a second"
+    assert 0 < lists <= 24 * (2 / min(1.0, session_ms / 8000) + 1)
+
+
+def test_a_listing_that_is_stale_puts_nobody_out(log, monkeypatch):
+    """As of a disk on the network whose client keeps what it knew of a folder."""
+    fill(log, partitions=12, records=0)
+    crowd = Crowd(log, 12, 3000, monkeypatch)
+    crowd.passes(1, range(12))
+    stale = crowd.logs[0].offsets_table.port.list_beats()
+    for each in crowd.logs:
+        each.offsets_table.port.list_beats = lambda: stale
+    crowd.passes(12, range(12))
+    crowd.logs[3].pulses._hearts.clear()
+    for each in crowd.logs:
+        each.offsets_table.port.list_beats = dict
+    crowd.passes(7, range(12))
+    assert crowd.there(log) == [0, 1, 2, *range(4, 12)]
+
+
+def test_a_watcher_that_slept_puts_nobody_out(log, monkeypatch):
+    fill(log, partitions=12, records=0)
+    crowd = Crowd(log, 12, 3000, monkeypatch)
+    crowd.passes(3, range(12))
+    for _ in range(4):
+        crowd.clock += 60
+        crowd.logs[0].pulses.watches()
+        crowd.passes(1, range(12))
+    assert crowd.there(log) == list(range(12))

@@ -268,11 +268,20 @@ def test_a_checkpoint_of_an_earlier_version_costs_a_read_of_all_facts(opened):
 def test_heartbeats_are_overwritten(opened):
     port = opened()
     assert port.look_at_beat("m-1") is None
-    assert port.beat_age_ms("m-1", 0) is None
+    assert port.beat_age_ms("m-1", 0) is None and port.list_beats() == {}
     for text in ("1", "2"):
         port.beat("m-1", text)
         assert opened().look_at_beat("m-1") == text
     assert isinstance(port.beat_age_ms("m-1", 0), int)
+    now = port.storage_now()
+    assert now is not None and abs(port.beat_age_ms("m-1", now)) < 120_000
+    port.beat("m-2", "1")
+    assert set(port.list_beats()) == {"m-1", "m-2"}
+    listed = port.list_beats()
+    port.beat("m-2", "overwritten by a longer one")
+    assert port.list_beats()["m-1"] == listed["m-1"]
+    assert port.list_beats()["m-2"] != listed["m-2"]
+    port.forget_beat("m-2")
     port.forget_beat("m-1")
     port.forget_beat("m-1")
     assert port.look_at_beat("m-1") is None
