@@ -356,7 +356,7 @@ class Log:
         self._open()
         with self._lock:
             if self._offsets is None:
-                port = open_offsets(self.store, self._offsets_place)
+                port = open_offsets(self.store, self._offsets_place, root_id=lambda: self.root_id)
                 self._offsets = OffsetsTable(port, self.env, self._pool)
             return self._offsets
 

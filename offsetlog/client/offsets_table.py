@@ -173,7 +173,12 @@ class OffsetsTable:
         errors: list[str] = []
         write_id = made.facts[0].write_id
         while len(errors) < UNANSWERED:
-            result = self.port.append(made.facts, made.version)
+            try:
+                result = self.port.append(made.facts, made.version)
+            except StorageError as error:
+                if self._open_fate is None:
+                    raise
+                result = Unknown(str(error))
             self.appends += 1
             if isinstance(result, Committed):
                 self._table = made.table

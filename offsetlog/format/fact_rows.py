@@ -9,6 +9,7 @@ Rules of this module:
 3. A row that no version of this library writes is ``CorruptLogError``; it is never skipped.
 4. A stored checkpoint carries its own checksum and the id of the table that it was made of. One
    that does not fit is no checkpoint: it costs time, never correctness.
+5. What is written is read back before it leaves: nothing enters that a reader would refuse.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import xxhash
 
-from ..errors import CorruptLogError, OffsetLogError
+from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from ..group.checkpoint import from_plain, to_plain
 from ..group.facts import Fact
 from ..group.state import Table
@@ -47,9 +49,16 @@ SCHEMA = pa.schema(
 )
 NULLABLE = frozenset({"topic", "partition", "offset", "member"})
 _TIME = SCHEMA.get_field_index("committed_at")
-_MOST_ROWS = 2_000_000
+MOST_ROWS = 16_000_000
+"""Of a file; ours have far fewer (``FILE_ROWS``), but older compactions wrote longer ones."""
+FILE_ROWS = 250_000
+"""A file that has so many is long enough: nobody makes it longer, or writes it again."""
+MOST_FILE_BYTES = 1024 * 1024 * 1024
+MOST_CHECKPOINT_BYTES = 256 * 1024 * 1024
+_BATCH_ROWS = 65_536
+_MOST_FACTS = 2_000_000
 _MOST_UNFOLDED = 1024 * 1024 * 1024
-_MOST_VALUES = 8_000_000
+_MOST_VALUES = 32_000_000
 _MOST_NUMBER = 2**62
 _RANGES = {
     "partition": (0, MAX_PARTITIONS - 1),
@@ -73,8 +82,41 @@ def check_size(footer: Any, where: str) -> None:
     """Refuse a file that would unfold to more than a table of facts is."""
     groups = (footer.row_group(i) for i in range(footer.num_row_groups))
     unfolded = sum(group.total_byte_size for group in groups)
-    if footer.num_rows > _MOST_ROWS or unfolded > _MOST_UNFOLDED:
+    if footer.num_rows > MOST_ROWS or unfolded > _MOST_UNFOLDED:
         raise _strange(f"{where} would unfold to {footer.num_rows} rows and {unfolded} bytes.")
+
+
+def to_parquet(facts: Sequence[Fact]) -> bytes:
+    """A data file of these facts, which reads as what was given; nothing else is ever written."""
+    try:
+        rows = to_arrow(facts)
+        same = from_arrow(rows, "what was to be written") == list(facts)
+    except (CorruptLogError, UnicodeError, OverflowError, pa.ArrowException) as error:
+        raise _unwritable(str(error)) from None
+    if not same:
+        raise _unwritable("it would read as something else")
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="snappy")
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _unwritable(why: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"This can't be written to the offsets table: {why[:200]}.",
+        "Nothing was changed. Look at the names and texts that were given.",
+    )
+
+
+def facts_of(file: pq.ParquetFile, where: str, since: int) -> list[Fact]:
+    """The facts after a version, a bounded number of rows at a time."""
+    facts: list[Fact] = []
+    for batch in file.iter_batches(_BATCH_ROWS):
+        rows = pa.Table.from_batches([batch])
+        if since >= 0 and rows.schema.get_field_index("version") >= 0:
+            later = pc.fill_null(pc.greater(rows.column("version"), since), True)
+            rows = rows.filter(later)
+        facts += from_arrow(rows, where)
+    return facts
 
 
 def from_arrow(table: pa.Table, where: str) -> list[Fact]:
@@ -98,11 +140,26 @@ def from_arrow(table: pa.Table, where: str) -> list[Fact]:
         ):
             raise _strange(f"{where} holds a row whose {name!r} is out of range.")
     try:
-        columns = [column.to_pylist() for column in plain.columns]
+        columns = [_values(column) for column in plain.columns]
     except UnicodeDecodeError:
         raise _strange(f"{where} holds text that is no UTF-8.") from None
     columns[_TIME] = [us // 1000 for us in columns[_TIME]]
     return [Fact(*row) for row in zip(*columns, strict=True)]
+
+
+def _values(column: pa.ChunkedArray) -> list[Any]:
+    """As Python has them; equal texts are one object, since most rows tell the same few."""
+    if not pa.types.is_string(column.type) or len(column) < _FEW:
+        return list(column.to_pylist())
+    out: list[Any] = []
+    for chunk in column.chunks:
+        words = chunk.dictionary_encode()
+        texts = words.dictionary.to_pylist()
+        out += [None if at is None else texts[at] for at in words.indices.to_pylist()]
+    return out
+
+
+_FEW = 100
 
 
 def _strange(message: str) -> CorruptLogError:
@@ -137,34 +194,24 @@ def positions_to_arrow(state: Table) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=POSITIONS)
 
 
-def same_schema(found: pa.Schema) -> bool:
-    """Whether a table's columns are ours; more of them than we know are none of our business,
-    but a missing one, or one of another type, is."""
-    for field in SCHEMA:
-        at = found.get_field_index(field.name)
-        if at < 0 or _plain(found.field(at).type) != _plain(field.type):
-            return False
-    return True
-
-
-def _plain(kind: pa.DataType) -> str:
-    if pa.types.is_timestamp(kind):
-        return "timestamp" if kind.tz else "time without a zone"
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return "string"
-    return str(kind)
-
-
 # --- facts as one text, for tables without Delta --------------------------------------------
 
 
 def encode_facts(facts: Sequence[Fact]) -> bytes:
-    return _sealed({"facts": [list(fact) for fact in facts]})
+    """Text that reads as what was given; nothing else is ever written."""
+    data = _sealed({"facts": [list(fact) for fact in facts]})
+    try:
+        same = decode_facts(data, "what was to be written") == tuple(facts)
+    except CorruptLogError as error:
+        raise _unwritable(error.message) from None
+    if not same:
+        raise _unwritable("it would read as something else")
+    return data
 
 
 def decode_facts(data: bytes, where: str) -> tuple[Fact, ...]:
     told = _opened(data, where)
-    rows = strict_json.items(told.get("facts"), where, _MOST_ROWS)
+    rows = strict_json.items(told.get("facts"), where, _MOST_FACTS)
     return tuple(_fact(row, where) for row in rows)
 
 
@@ -197,14 +244,16 @@ def _writable(value: object) -> bool:
 # --- checkpoints ---------------------------------------------------------------------------
 
 
-def encode_checkpoint(table: Table, table_id: str) -> bytes:
-    return _sealed({"table": table_id, "state": to_plain(table)})
+def encode_checkpoint(table: Table, table_id: str) -> bytes | None:
+    """None where it would be longer than one that is read."""
+    data = _sealed({"table": table_id, "state": to_plain(table)})
+    return data if len(data) <= MOST_CHECKPOINT_BYTES else None
 
 
 def decode_checkpoint(data: bytes, where: str) -> tuple[str, Table] | None:
     """(id of the table, state); None when it is not whole."""
     try:
-        told = _opened(data, where)
+        told = _opened(data, where, MOST_CHECKPOINT_BYTES)
         return strict_json.string(told.get("table"), where), from_plain(told.get("state"))
     except OffsetLogError:
         return None
@@ -215,10 +264,10 @@ def _sealed(body: dict[str, Any]) -> bytes:
     return xxhash.xxh3_64_hexdigest(data).encode() + b"\n" + data
 
 
-def _opened(data: bytes, where: str) -> dict[str, Any]:
-    if len(data) > strict_json.MAX_BYTES:
-        raise CorruptLogError(f"{where}: {len(data)} bytes, at most {strict_json.MAX_BYTES}.")
+def _opened(data: bytes, where: str, most: int = strict_json.MAX_BYTES) -> dict[str, Any]:
+    if len(data) > most:
+        raise CorruptLogError(f"{where}: {len(data)} bytes, at most {most}.")
     seal, _, body = data.partition(b"\n")
     if seal.decode("latin-1") != xxhash.xxh3_64_hexdigest(body):
         raise CorruptLogError(f"{where} is not what was written: its checksum differs.")
-    return strict_json.fields(strict_json.loads(body, where, max_values=_MOST_VALUES), where)
+    return strict_json.fields(strict_json.loads(body, where, most, _MOST_VALUES), where)

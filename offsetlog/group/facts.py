@@ -221,11 +221,27 @@ def check_position(partition: Partition, said: OffsetAndMetadata) -> None:
             f"{said.offset!r} is not an offset that can be committed for {where}.",
             "Commit the next offset to read, a whole number from 0.",
         )
-    if len(said.metadata.encode("utf-8", "surrogatepass")) > MAX_METADATA_BYTES:
+    if not isinstance(said.metadata, str) or not _is_text(said.metadata):
+        raise InvalidRequestError(
+            f"The metadata committed for {where} is no text that can be stored: "
+            f"{ascii(said.metadata)[:80]}.",
+            "Give it as text without lone surrogates, such as os.fsencode(name).hex() of a file "
+            "name that is no UTF-8.",
+        )
+    if len(said.metadata.encode()) > MAX_METADATA_BYTES:
         raise InvalidRequestError(
             f"The metadata committed for {where} is longer than {MAX_METADATA_BYTES} bytes.",
             "Keep it short, and store what is long elsewhere.",
         )
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written at all: halves of characters can't."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -8,23 +8,26 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 
 from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
 from ..format import fact_rows, strict_json
 from ..group.facts import Fact
 from ..group.state import EMPTY, Table
-from .offsets_port import STATE_FILE, Beats, News, Upkeep
+from .offsets_port import ROOT_KEY, STATE_FILE, Beats, News, RootId, Upkeep
 from .ports import PutResult, Store, Unknown
 
 FORMAT = 1
 BUCKET = 10_000
 TRIES = 5
+OWNER = "_root.json"
+"""Whose a table is whose entry 0 does not say it; made once, by put-if-absent."""
 
 
 class ChainOffsets(Beats):
-    def __init__(self, store: Store, folder: str) -> None:
-        super().__init__(store, folder)
+    def __init__(self, store: Store, folder: str, root_id: RootId | None = None) -> None:
+        super().__init__(store, folder, root_id)
         self._id = ""
 
     def _entry(self, version: int) -> str:
@@ -37,8 +40,13 @@ class ChainOffsets(Beats):
             return
         self._refuse_strangers()
         # The name of the entry is what decides: the id only tells tables apart.
-        text = strict_json.dumps({"format": FORMAT, "table": f"offsets of {self.url}"})
-        name = self._entry(0)
+        told: dict[str, object] = {"format": FORMAT, "table": uuid.uuid4().hex}
+        if self._root_id is not None:
+            told[ROOT_KEY] = self._root_id()
+        self._put_once(self._entry(0), strict_json.dumps(told))
+
+    def _put_once(self, name: str, text: bytes) -> None:
+        """The file is there afterwards, whoever was first."""
         offer = self.store.offer(text, name)
         error = ""
         try:
@@ -64,7 +72,7 @@ class ChainOffsets(Beats):
     def _table_id(self) -> str:
         if not self._id:
             name = self._entry(0)
-            data = self.store.get(name)
+            data = self.store.get(name, 0, 65_537)
             if data is None:
                 return ""
             told = strict_json.fields(strict_json.loads(data, name, 65_536), name)
@@ -74,8 +82,26 @@ class ChainOffsets(Beats):
                     f"{self.url} is of format {version}; this library knows {FORMAT}.",
                     "Upgrade offsetlog.",
                 )
+            self._root = strict_json.string(told.get(ROOT_KEY, ""), name) or self._owner()
+            self._check_root()
             self._id = strict_json.string(told.get("table"), name)
         return self._id
+
+    def _owner(self) -> str:
+        """The log that took a table which is older than the rule; none where nobody did yet."""
+        name = self._name(OWNER)
+        data = self.store.get(name, 0, 65_537)
+        if data is None:
+            return ""
+        told = strict_json.fields(strict_json.loads(data, name, 65_536), name)
+        return strict_json.string(told.get(ROOT_KEY), name)
+
+    def _adopt(self) -> None:
+        if self._root or self._root_id is None:
+            return
+        self._put_once(self._name(OWNER), strict_json.dumps({ROOT_KEY: self._root_id()}))
+        self._root = self._owner()
+        self._check_root()
 
     def read(self, since: int) -> News:
         if not self._table_id():
@@ -84,7 +110,7 @@ class ChainOffsets(Beats):
         version = max(since, 0)
         while True:
             name = self._entry(version + 1)
-            data = self.store.get(name)
+            data = self.store.get(name, 0, strict_json.MAX_BYTES + 64)
             if data is None:
                 return News(version, tuple(facts))
             version += 1
@@ -94,8 +120,11 @@ class ChainOffsets(Beats):
             facts += found
 
     def append(self, facts: Sequence[Fact], version: int) -> PutResult:
+        data = fact_rows.encode_facts(facts)
+        if self._table_id():
+            self._adopt()
         name = self._entry(version)
-        offer = self.store.offer(fact_rows.encode_facts(facts), name)
+        offer = self.store.offer(data, name)
         try:
             return offer.put(name)
         finally:
@@ -105,7 +134,7 @@ class ChainOffsets(Beats):
 
     def checkpoint(self) -> Table:
         name = self._name(STATE_FILE)
-        data = self.store.get(name)
+        data = self.store.get(name, 0, fact_rows.MOST_CHECKPOINT_BYTES + 1)
         found = None if data is None else fact_rows.decode_checkpoint(data, name)
         if found is None or found[0] != self._table_id():
             return EMPTY
@@ -114,7 +143,8 @@ class ChainOffsets(Beats):
     def store_checkpoint(self, table: Table) -> None:
         try:
             data = fact_rows.encode_checkpoint(table, self._table_id())
-            self.store.put(self._name(STATE_FILE), data, durable=False)
+            if data is not None:
+                self.store.put(self._name(STATE_FILE), data, durable=False)
         except OffsetLogError:
             return  # A cache: whoever comes next folds a little more.
 

@@ -1,10 +1,12 @@
-"""The offsets table as a Delta table: facts appended by ``deltalake`` at exactly a version.
+"""The offsets table as a Delta table: facts appended at exactly a version.
 
-1. An append is tried at one version and never rebased by the library: either it is that
-   version or it is a ``Conflict``, so a commit that is not legal any more never enters.
-2. Old log files go by their number, far below the newest checkpoint. Who was away for so long
-   in the middle of an append does not believe its answer, but looks.
-3. What was acknowledged on a local disk is synced to it.
+1. An append is tried at one version and never rebased: either it is that version or it is a
+   ``Conflict``, so a commit that is not legal any more never enters.
+2. Versions, data files and checkpoints are written by the log's own store, put-if-absent for a
+   version and synced before they count: what was acknowledged survives a power cut, and so
+   does the table itself. No library is given a path to write to.
+3. Old log files go by their number, far below the newest checkpoint, and only when that is
+   synced. Who was away for so long does not believe what stands in the log, but looks.
 4. A data file that no version names goes only when the version after the one at which it was
    first seen is taken: then the append or compaction that wrote it can't land any more, however
    long it stood still. Clocks only keep it for longer, as a courtesy to running readers.
@@ -12,23 +14,24 @@
 
 from __future__ import annotations
 
-import os
 import time
+import uuid
 from collections.abc import Sequence
-from typing import Any
 
-from ..errors import OffsetLogError
-from ..format import fact_rows, strict_json
+from ..errors import OffsetLogError, StorageError
+from ..format import delta_log, fact_rows, strict_json
+from ..format.delta_log import LAST_CHECKPOINT, LOG, MOST_LOG_BYTES, Action, DeltaState
 from ..group.facts import Fact
 from ..group.state import EMPTY, Table
-from .delta_compaction import bins_of, land, named, write
-from .delta_reading import LOG, LOGS_KEPT, MOST_LOG_BYTES, DeltaReading, import_deltalake
-from .offsets_port import STATE_FILE, Upkeep
+from .delta_compaction import bins_of, counted, land, write
+from .delta_reading import CHECK_SECONDS, LOGS_KEPT, TABLE_KEY, DeltaReading
+from .offsets_port import ROOT_KEY, STATE_FILE, Upkeep
 from .ports import Committed, Conflict, PutResult, Unknown
 
 TIDY_EVERY = 50
 """Versions from one checkpoint to the next."""
 COMPACT_TRIES = 20
+CREATE_TRIES = 5
 UNNAMED = "_state/unnamed.json"
 Seen = dict[str, tuple[int, int]]
 """Files by their names: the version and the time at which they were seen first."""
@@ -49,136 +52,156 @@ class DeltaOffsets(DeltaReading):
             self._open()
             return
         self._refuse_strangers()
-        deltalake = import_deltalake()
+        settings = dict(SETTINGS)
+        if self._root_id is not None:
+            settings[ROOT_KEY] = self._root_id()
+        text = delta_log.new_table(fact_rows.SCHEMA, str(uuid.uuid4()), settings, _now_ms())
+        name = self._log_name(0)
+        offer = self.store.offer(text, name)
+        error = ""
         try:
-            deltalake.DeltaTable.create(
-                self._uri,
-                fact_rows.SCHEMA,
-                mode="error",
-                configuration=SETTINGS,
-                storage_options=self._options,
-            )
-        except Exception as error:  # noqa: BLE001 - somebody else may have made it meanwhile
-            if not self._exists():
-                self._fail("create", error)
+            for _ in range(CREATE_TRIES):
+                result = offer.put(name)
+                if not isinstance(result, Unknown):
+                    break
+                error = result.error
+            else:
+                raise StorageError(f"No answer came to the making of {self.url}: {error}")
+        finally:
+            offer.close()
         self._open(again=True)
 
     # --- appending -------------------------------------------------------------------------
 
     def append(self, facts: Sequence[Fact], version: int) -> PutResult:
-        deltalake = import_deltalake()
-        table = self._at(version - 1)
-        if table is None:
-            self._doubt = True
-            return Conflict()
-        began = time.monotonic(), time.time()
-        try:
-            deltalake.write_deltalake(
-                table,
-                fact_rows.to_arrow(facts),
-                mode="append",
-                commit_properties=deltalake.CommitProperties(max_commit_retries=0),
-                post_commithook_properties=deltalake.PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
-            )
-        except Exception as error:  # noqa: BLE001
-            return self._failed(error, version)
-        took = max(time.monotonic() - began[0], time.time() - began[1])
-        if int(table.version()) != version or took > DOUBT_SECONDS:
-            self._held, self._doubt = None, True
-            return Unknown(f"the append took {took:.0f} s")
-        self._settle(version)
-        return Committed()
-
-    def _at(self, version: int) -> Any:
-        """The handle at exactly this version; None when the table has moved on."""
-        table = self._open()
-        if int(table.version()) < version:
-            try:
-                table.update_incremental()
-            except Exception:  # noqa: BLE001 - its own version may be cleaned: open anew
-                table = self._open(again=True)
-        if int(table.version()) < version:
-            table = self._open(again=True)
-            self._checked(int(table.version()), version, [])
-        return table if int(table.version()) == version else None
-
-    def _failed(self, error: Exception, version: int) -> PutResult:
-        """Somebody else's version is there, or nobody knows."""
-        self._doubt = True
-        try:
-            if self.store.get(self._log_name(version), 0, 1) is not None:
+        data = fact_rows.to_parquet(facts)
+        state = self._open()
+        state.check_writable(self.url, fact_rows.SCHEMA.names)
+        self._settle_found()
+        if self._was_cleaned(version - 1, version - 1):
+            state = self._open(again=True)
+            if state.version != version - 1:
+                self._doubt = True
                 return Conflict()
-        except OffsetLogError:
-            pass  # The storage does not answer at all: then this is not known either.
-        self._held = None
-        return Unknown(self._redact(error))
+        now_ms = _now_ms()
+        actions = [delta_log.commit_info("WRITE", now_ms, mode="Append"), *self._adopted(state)]
+        path = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
+        actions.append(delta_log.add_file(path, len(data), len(facts), now_ms, True))
+        name = self._log_name(version)
+        # Nothing of this is an answer: before the put of the version nobody knows of the rest.
+        sync = getattr(self.store, "sync", None)
+        self.store.put(self._name(path), data, durable=sync is None)
+        offer = self.store.offer(delta_log.written(actions), name)
+        try:
+            if (
+                sync is not None
+            ):  # Cheaper than before its rename: the disk's journal is written once.
+                sync(self._name(path))
+                self.store.settle(self.folder)
+            result = offer.put(name)
+        finally:
+            offer.close()
+        if isinstance(result, Committed) and self._passed() > DOUBT_SECONDS:
+            result = Unknown("the append took long")
+        if isinstance(result, Committed):
+            self._held = state if len(actions) == 2 else None
+        else:
+            self._doubt, self._unsettled = True, isinstance(result, Unknown)
+        return result
 
-    def _settle(self, version: int) -> None:
-        """Make an append survive a power cut, where the library leaves that to chance."""
-        path = self._uri if self.store.is_local and os.path.isdir(self._uri) else ""
-        if not path:
+    def _adopted(self, state: DeltaState) -> list[Action]:
+        """With the first append to a table that is older than the rule, it becomes this log's."""
+        if self._root_id is None or self._root:
+            return []
+        settings = {**state.configuration, ROOT_KEY: self._root_id()}
+        return [{"metaData": {**state.metadata, "configuration": settings}}]
+
+    def _settle_found(self) -> None:
+        """Make durable what lies there already, and was perhaps written by who did not: once."""
+        sync = getattr(self.store, "sync", None)
+        if self._is_settled or not self.store.is_local or sync is None:
             return
-        log = os.path.join(path, LOG, f"{version:020d}.json")
-        data = self.store.get(self._log_name(version)) or b""
-        actions = [strict_json.loads(line, log) for line in data.splitlines()]
-        files = [self._inside(a["add"]["path"]) for a in actions if "add" in a]
-        names = [os.path.basename(name) for name in files]
-        for name in [*(os.path.join(path, n) for n in names), log, path, os.path.dirname(log)]:
-            _sync(name)
+        for info in list(self.store.list(self._name(LOG))):
+            if delta_log.log_file(info.name) is not None:
+                sync(info.name)
+        self.store.settle(self._name(LOG))
+        self.store.settle(self.folder)
+        self._is_settled = True
 
     # --- upkeep ----------------------------------------------------------------------------
 
     def checkpoint(self) -> Table:
         name = self._name(STATE_FILE)
-        data = self.store.get(name)
+        data = self.store.get(name, 0, fact_rows.MOST_CHECKPOINT_BYTES + 1)
         found = None if data is None else fact_rows.decode_checkpoint(data, name)
         if found is None or not self._exists():
             return EMPTY
+        if found[0] != self._table_id():
+            return EMPTY  # Of another table, which lay here before.
         if self.store.get(self._log_name(found[1].version), 0, 1) is None:
-            # So far behind that its log is gone, or of another table: only that one can tell.
-            table = self._open()
-            ours = found[0] == self._id and int(table.version()) >= found[1].version
-            return found[1] if ours else EMPTY
+            # So far behind that its log is gone, or ahead of a table that was restored.
+            return found[1] if self._open().version >= found[1].version else EMPTY
         return found[1]
 
     def _table_id(self) -> str:
-        self._open()
+        if not self._id:
+            self._open()
         return self._id
 
     def store_checkpoint(self, table: Table) -> None:
         try:
             data = fact_rows.encode_checkpoint(table, self._table_id())
-            self.store.put(self._name(STATE_FILE), data, durable=False)
+            if data is not None:
+                self.store.put(self._name(STATE_FILE), data, durable=False)
         except OffsetLogError:
             return  # A cache: whoever comes next folds a little more.
 
     def tidy(self, version: int) -> None:
-        """Few files and a fresh checkpoint: what an append costs grows with both."""
-        table, _ = self._compact()
+        """Few files and a fresh checkpoint: what a first look costs grows with both."""
+        self._compact()
         self._drop_logs(range(version - LOGS_KEPT - 4 * TIDY_EVERY, version - LOGS_KEPT))
-        del table
 
-    def _compact(self) -> tuple[Any, tuple[int, int]]:
-        """Few files of many, and a fresh checkpoint; by handles that no append moves on."""
+    def _compact(self) -> tuple[DeltaState, tuple[int, int]]:
+        """Few files of many, and a fresh checkpoint."""
         done, plan = (0, 0), None
+        state, opened = self._open_own(), time.monotonic()
         for _ in range(COMPACT_TRIES):
-            table = self._open_own()
-            live = named(table)
+            if time.monotonic() - opened > CHECK_SECONDS:
+                # The log may have been cleaned past what was seen.
+                state, opened = self._open_own(), time.monotonic()
+            live = self._forward(state).files()
             if plan is None or not plan.fits(live):
-                bins = bins_of(live)
+                state.check_writable(self.url, fact_rows.SCHEMA.names)
+                bins = bins_of(counted(self.store, self._inside, live))
                 if not bins:
                     break
-                plan = write(self.store, self._inside, bins)
-            after = self._log_name(int(table.version()) + 1)
-            if plan is not None and land(self.store, plan, after):
+                plan = write(self.store, self._inside, bins, _now_ms())
+                continue
+            if land(self.store, plan.text, self._log_name(state.version + 1)):
                 done = len(plan.replaced), plan.files
                 self._forget_unnamed(plan.replaced)
                 break
-        table = self._open_own()
-        self._do("store a checkpoint", table.create_checkpoint)
-        return table, done
+        state = self._open_own()
+        self._store_delta_checkpoint(state)
+        return state, done
+
+    def _store_delta_checkpoint(self, state: DeltaState) -> None:
+        """What Delta's readers begin with: synced before the note that names it, and that before
+        anything goes."""
+        data, rows = state.checkpoint(_now_ms())
+        log, newest = self._name(LOG), self._newest_checkpoint()
+        if newest > state.version and self.store.info(self._log_name(newest)) is not None:
+            return  # Somebody was faster.
+        self.store.put(f"{log}/{state.version:020d}.checkpoint.parquet", data)
+        tags = {TABLE_KEY: self._id, ROOT_KEY: self._root}
+        note = {
+            "version": state.version,
+            "size": rows,
+            "sizeInBytes": len(data),
+            "numOfAddFiles": len(state.adds),
+            "tags": {key: value for key, value in tags.items() if value},
+        }
+        self.store.put(f"{log}/{LAST_CHECKPOINT}", strict_json.dumps(note))
 
     def _drop_logs(self, versions: range) -> None:
         names = [
@@ -192,13 +215,13 @@ class DeltaOffsets(DeltaReading):
     def maintain(self, table: Table, grace_ms: int) -> Upkeep:
         if not self._exists():
             return Upkeep(-1)
-        handle, (removed, added) = self._compact()
-        floor = int(handle.version()) - LOGS_KEPT
+        state, (removed, added) = self._compact()
+        floor = state.version - LOGS_KEPT
         old = [info.name for info in self.store.list(self._name(LOG)) if _number(info.name) < floor]
         self.store.delete(sorted(old))
         gone = self._drop_unnamed(max(grace_ms, SHORTEST_VACUUM_MS))
         self.store_checkpoint(table)
-        return Upkeep(int(handle.version()), removed, added, gone)
+        return Upkeep(state.version, removed, added, gone)
 
     def _drop_unnamed(self, courtesy_ms: int) -> int:
         """Delete data files that no version names, nor can ever name; how many."""
@@ -206,9 +229,9 @@ class DeltaOffsets(DeltaReading):
         there = {name for name in files if name.endswith(".parquet") and name[:1] not in "._"}
         # Opened after the look: whoever wrote one of them did so for the version after this one
         # at the latest.
-        table = self._open_own()
-        version, now_ms = int(table.version()), int(time.time() * 1000)
-        live = {self._inside(path).rpartition("/")[2] for path in named(table)}
+        state = self._open_own()
+        version, now_ms = state.version, _now_ms()
+        live = {self._inside(path).rpartition("/")[2] for path in state.adds}
         noted = self._unnamed()
         seen = {name: noted.get(name, (version, now_ms)) for name in sorted(there - live)}
         gone = {
@@ -256,9 +279,5 @@ def _number(name: str) -> int:
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 2**62
 
 
-def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -4,69 +4,53 @@
    an idle look is one request. Log files far below the newest checkpoint go (it was cleaned),
    and then a name is free again: what stands there may be a put that came too late, by
    whomever, and is believed by nobody. So a look that was behind is read anew.
-2. A path in the log that leaves the table is refused.
-3. ``DeltaTable.to_pyarrow_table`` is never used: it may abort the process at its exit.
+2. All is read through the log's own store: no link below its root is followed, and nothing is
+   fetched without an end.
+3. The table is opened by what lies in its log: the newest checkpoint that reads whole, and the
+   versions after it. ``_last_checkpoint`` is not needed for that, so it may be wrong or gone.
+4. A path in the log that leaves the table is refused, and so is a table of another log's.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
-from ..format import fact_rows, strict_json
+from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError
+from ..format import delta_log, fact_rows, strict_json
+from ..format.delta_log import LAST_CHECKPOINT, LOG, MOST_LOG_BYTES, DeltaState
 from ..group.facts import Fact
-from .offsets_port import Beats, News
+from .offsets_port import ROOT_KEY, Beats, News, RootId
 from .paths import check_name
 from .ports import Store
-from .redact import Redactor
 
-T = TypeVar("T")
-
-LOG = "_delta_log"
 CHECK_SECONDS = 2.0
 """Who last looked longer ago than this checks that the log was not cleaned past it meanwhile."""
-MOST_LOG_BYTES = 64 * 1024 * 1024
 LOGS_KEPT = 400
 """Log files that stay below the newest checkpoint, for readers that are behind."""
-LAST_CHECKPOINT = "_last_checkpoint"
 MOST_NOTE_BYTES = 1024 * 1024
-
-
-def import_deltalake() -> Any:
-    try:
-        import deltalake
-    except ImportError:
-        raise InvalidRequestError(
-            "Consumer groups on this filesystem need the package deltalake, which is not "
-            "installed.",
-            'Install it with: pip install "deltalake>=1.6,<2"',
-        ) from None
-    return deltalake
+READERS = 8
+TABLE_KEY = "offsetlog.table"
+TRIES = 3
 
 
 class DeltaReading(Beats):
     """The part of the offsets table that opens and looks."""
 
-    def __init__(
-        self,
-        store: Store,
-        folder: str,
-        uri: str,
-        options: Mapping[str, str],
-        redact: Redactor,
-    ) -> None:
-        super().__init__(store, folder)
+    def __init__(self, store: Store, folder: str, uri: str, root_id: RootId | None = None) -> None:
+        super().__init__(store, folder, root_id)
         self._uri = uri
-        self._options = dict(options)
-        self._redact = redact
-        self._held: Any = None
+        self._held: DeltaState | None = None
         self._is_free = False
+        self._is_settled = False
+        self._unsettled = False
         self._id = ""
         self._doubt = True
         self._checked_at = (0.0, 0.0)
@@ -80,11 +64,37 @@ class DeltaReading(Beats):
         return self.store.get(self._log_name(version), 0, MOST_LOG_BYTES + 1)
 
     def _exists(self) -> bool:
+        """Whether there is a table; notes whose it is, where that takes no opening."""
         if self._id:
             return True
-        if self.store.get(self._log_name(0), 0, 1) is not None:
-            return True
-        return self.store.get(self._name(f"{LOG}/{LAST_CHECKPOINT}")) is not None
+        first = self._log_entry(0)
+        note = None if first is not None else self._note()
+        if first is None and note is None:
+            # Where the note was lost there is a checkpoint all the same.
+            return not self._is_free and any(
+                (found := delta_log.log_file(info.name)) is not None and found.parts
+                for info in self.store.list(self._name(LOG))
+            )
+        with contextlib.suppress(OffsetLogError):  # Whoever opens it says what is wrong.
+            self._whose(first, note or b"{}")
+        return True
+
+    def _whose(self, first: bytes | None, note: bytes) -> None:
+        if first is None:
+            told = strict_json.fields(strict_json.loads(note, self.url, MOST_NOTE_BYTES), self.url)
+            tags = strict_json.fields(told.get("tags") or {}, self.url)
+            table_id, root = tags.get(TABLE_KEY), tags.get(ROOT_KEY)
+        else:
+            made = DeltaState()
+            made.apply(delta_log.actions_of(first, self.url), self.url)
+            table_id, root = made.metadata.get("id"), made.configuration.get(ROOT_KEY)
+        if isinstance(table_id, str):
+            self._id = table_id
+        if isinstance(root, str):
+            self._root = root
+
+    def _note(self) -> bytes | None:
+        return self.store.get(self._name(f"{LOG}/{LAST_CHECKPOINT}"), 0, MOST_NOTE_BYTES)
 
     def _refuse_strangers(self) -> None:
         """What lies there without being a table is somebody's; looked at once."""
@@ -102,43 +112,119 @@ class DeltaReading(Beats):
             )
         self._is_free = True
 
-    def _open(self, again: bool = False) -> Any:
-        """A handle of the table, which must be there and be ours."""
+    def _open(self, again: bool = False) -> DeltaState:
+        """The table, which must be there and be ours, as it was when it was opened."""
         if self._held is None or again:
             self._held = self._open_own()
         return self._held
 
-    def _open_own(self) -> Any:
-        """The same, that no other thread moves on."""
-        deltalake = import_deltalake()
-        table = self._do(
-            "open", lambda: deltalake.DeltaTable(self._uri, storage_options=self._options)
-        )
-        self._check_ours(table)
-        return table
+    def _open_own(self) -> DeltaState:
+        """The table as it is now, for the caller alone."""
+        for again in range(TRIES):
+            try:
+                state = self._replayed()
+                break
+            except CorruptLogError:
+                if again == TRIES - 1:
+                    raise  # Else it was cleaned while it was read.
+        self._check_ours(state)
+        return state
 
-    def _check_ours(self, table: Any) -> None:
-        found = pa.schema(table.schema().to_arrow())
-        if not fact_rows.same_schema(found):
+    def _replayed(self) -> DeltaState:
+        """The newest checkpoint that reads whole, and the versions after it."""
+        versions: set[int] = set()
+        checkpoints: dict[tuple[int, int], dict[int, str]] = {}
+        for info in self.store.list(self._name(LOG)):
+            found = delta_log.log_file(info.name)
+            if found is None:
+                continue
+            if not found.parts:
+                versions.add(found.version)
+            elif info.size:
+                checkpoints.setdefault((found.version, found.parts), {})[found.part] = info.name
+        whole = [key for key, parts in checkpoints.items() if len(parts) == key[1]]
+        broken: CorruptLogError | None = None
+        for version, count in sorted(whole, reverse=True):
+            try:
+                names = [name for _, name in sorted(checkpoints[version, count].items())]
+                return self._since(self._read_checkpoint(version, names), versions)
+            except CorruptLogError as error:
+                broken = broken or error
+        if 0 in versions or broken is None:
+            return self._since(DeltaState(), versions)
+        raise broken
+
+    def _read_checkpoint(self, version: int, names: Sequence[str]) -> DeltaState:
+        parts = []
+        for name in names:
+            data = self.store.get(name, 0, delta_log.MOST_CHECKPOINT_BYTES + 1)
+            if data is None or len(data) > delta_log.MOST_CHECKPOINT_BYTES:
+                raise CorruptLogError(f"{name} is gone, or of more bytes than a checkpoint has.")
+            parts.append(data)
+        return delta_log.read_checkpoint(parts, version, names[0])
+
+    def _since(self, state: DeltaState, versions: set[int]) -> DeltaState:
+        """A state moved on to the newest version."""
+        after = state.version + 1
+        end = next(v for v in range(after, after + len(versions) + 1) if v not in versions)
+        with ThreadPoolExecutor(READERS) as pool:
+            for version, data in zip(
+                range(after, end), pool.map(self._log_entry, range(after, end)), strict=True
+            ):
+                if data is None:
+                    raise CorruptLogError(f"{self._log_name(version)} is gone.")
+                self._step(state, data)
+        self._forward(state)
+        beyond = min((v for v in versions if v > state.version), default=None)
+        if beyond is not None or state.version < 0:
+            missing = self._log_name(state.version + 1)
+            raise CorruptLogError(
+                f"{missing} is missing"
+                + (f", though version {beyond} is there." if beyond is not None else "."),
+                "A power cut or a partial copy does that: restore the table from a backup.",
+            )
+        return state
+
+    def _forward(self, state: DeltaState) -> DeltaState:
+        """Apply what came since."""
+        while (data := self._log_entry(state.version + 1)) is not None:
+            self._step(state, data)
+        return state
+
+    def _step(self, state: DeltaState, data: bytes) -> None:
+        where = self._log_name(state.version + 1)
+        state.apply(delta_log.actions_of(data, where), where)
+
+    def _check_ours(self, state: DeltaState) -> None:
+        state.check_readable(self.url)
+        found = {str(field.get("name")): field.get("type") for field in state.fields(self.url)}
+        if any(found.get(name) != kind for name, kind in COLUMNS.items()):
             raise InvalidRequestError(
                 f"{self.url} is a Delta table of another shape: its columns are "
-                f"{', '.join(found.names[:20])}.",
+                f"{', '.join(list(found)[:20])}.",
                 f"An offsets table has {', '.join(fact_rows.SCHEMA.names)}. Choose an empty "
                 "place with the setting offsets.table.",
             )
-        if table.metadata().partition_columns:
+        if state.metadata.get("partitionColumns"):
             raise InvalidRequestError(
                 f"{self.url} is a partitioned Delta table, which an offsets table is not.",
                 "Choose an empty place with the setting offsets.table.",
             )
-        self._id = str(table.metadata().id)
+        self._id = strict_json.string(state.metadata.get("id"), self.url)
+        self._root = state.configuration.get(ROOT_KEY, "")
+        self._check_root()
 
     # --- looking ---------------------------------------------------------------------------
 
     def read(self, since: int) -> News:
+        if self._unsettled and self.is_local:
+            # What is seen of an append without an answer is durable before it is believed.
+            self.store.settle(self._name(LOG))
+        self._unsettled = False
         if not self._exists():
             self._refuse_strangers()
             return News(-1, ())
+        self._check_root()
         if since < 0:
             return self._read_all(since)
         facts: list[Fact] = []
@@ -156,40 +242,39 @@ class DeltaReading(Beats):
     def _was_cleaned(self, since: int, version: int) -> bool:
         """Whether the log may seem to end at ``version`` only because it was cleaned past
         ``since``: then what was read of it may be a late put at a name that was free again."""
-        now = time.monotonic(), time.time()
-        # The one stands still while a laptop sleeps, the other may be put back.
-        passed = max(abs(new - old) for new, old in zip(now, self._checked_at, strict=True))
-        if not self._doubt and passed < CHECK_SECONDS:
+        if not self._doubt and self._passed() < CHECK_SECONDS:
             return False
-        self._doubt, self._checked_at = False, now
+        self._doubt, self._checked_at = False, (time.monotonic(), time.time())
         checkpoint = self._newest_checkpoint()
         if checkpoint > version or checkpoint - LOGS_KEPT > since:
             return True
         # Who stood still while it told of a checkpoint may have told of an old one.
         return self.store.get(self._log_name(since), 0, 1) is None
 
+    def _passed(self) -> float:
+        """Seconds since it was known that the log was not cleaned past what was seen of it. The
+        one clock stands still while a laptop sleeps, the other may be put back."""
+        now = time.monotonic(), time.time()
+        return max(abs(new - old) for new, old in zip(now, self._checked_at, strict=True))
+
     def _newest_checkpoint(self) -> int:
         """The version that Delta's own note names; -1 when there is none that can be read. It is
         written before anything below it is cleaned."""
-        name = self._name(f"{LOG}/{LAST_CHECKPOINT}")
-        data = self.store.get(name, 0, MOST_NOTE_BYTES)
+        data = self._note()
         if data is None:
             return -1
         try:
-            told = strict_json.fields(strict_json.loads(data, name, MOST_NOTE_BYTES), name)
-            return strict_json.integer(told.get("version"), name)
+            told = strict_json.fields(strict_json.loads(data, self.url, MOST_NOTE_BYTES), self.url)
+            return strict_json.integer(told.get("version"), self.url)
         except OffsetLogError:
             return -1
 
     def _added(self, data: bytes, version: int) -> list[Fact] | None:
         """The facts of one version; None when a file of it is gone, since it was compacted."""
         where = self._log_name(version)
-        if len(data) > MOST_LOG_BYTES:
-            raise CorruptLogError(f"{where} holds more than {MOST_LOG_BYTES} bytes.")
         paths: list[str] = []
         rewrites = False
-        for line in data.splitlines():
-            action = strict_json.fields(strict_json.loads(line, where, MOST_LOG_BYTES), where)
+        for action in delta_log.actions_of(data, where):
             rewrites = rewrites or "remove" in action
             if "protocol" in action or "metaData" in action:
                 return None  # Whether it can be read at all is seen where it is opened.
@@ -201,7 +286,7 @@ class DeltaReading(Beats):
         facts: list[Fact] = []
         for path in paths:
             name = self._inside(path)
-            found = self.store.get(name)
+            found = self._data_file(name)
             if found is None:
                 return None
             facts += self._facts(found, name)
@@ -227,6 +312,12 @@ class DeltaReading(Beats):
                 "Only offsetlog writes to this table; restore it from a backup.",
             ) from None
 
+    def _data_file(self, name: str) -> bytes | None:
+        data = self.store.get(name, 0, fact_rows.MOST_FILE_BYTES + 1)
+        if data is not None and len(data) > fact_rows.MOST_FILE_BYTES:
+            raise CorruptLogError(f"{name} holds more than {fact_rows.MOST_FILE_BYTES} bytes.")
+        return data
+
     def _facts(self, data: bytes, name: str, since: int = -1) -> list[Fact]:
         """The facts of a file after a version; one that holds none of them is not decoded."""
         try:
@@ -234,30 +325,26 @@ class DeltaReading(Beats):
             if _newest(file.metadata) <= since:
                 return []
             fact_rows.check_size(file.metadata, name)
-            table = file.read()
+            return fact_rows.facts_of(file, name, since)
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
-        found = fact_rows.from_arrow(table, name)
-        return [fact for fact in found if fact.version > since]
 
     def _read_all(self, since: int) -> News:
         """All files of the newest version; of their facts, those after ``since``."""
         for again in (True, True, False):
-            table = self._open(again=True)
-            version = int(table.version())
-            paths = pa.table(table.get_add_actions()).column("path").to_pylist()
+            state = self._open(again=True)
             facts: list[Fact] = []
-            for path in paths:
-                name = self._inside(str(path))
-                data = self.store.get(name)
+            for path in state.adds:
+                name = self._inside(path)
+                data = self._data_file(name)
                 if data is None:
                     break
                 facts += self._facts(data, name, since)
             else:
-                return self._checked(version, since, facts)
+                return self._checked(state.version, since, facts)
             if not again:
                 raise CorruptLogError(
-                    f"{name} is gone, but version {version} of {self.url} names it.",
+                    f"{name} is gone, but version {state.version} of {self.url} names it.",
                     "Restore the table from a backup.",
                 )
         raise AssertionError
@@ -275,21 +362,8 @@ class DeltaReading(Beats):
             )
         return News(version, tuple(facts))
 
-    # --- errors ----------------------------------------------------------------------------
 
-    def _do(self, doing: str, work: Callable[[], T]) -> T:
-        try:
-            return work()
-        except OffsetLogError:
-            raise
-        except Exception as error:  # noqa: BLE001
-            self._fail(doing, error)
-
-    def _fail(self, doing: str, error: Exception) -> NoReturn:
-        raise StorageError(
-            f"The offsets table {self.url} did not {doing}: {self._redact(error)}.",
-            "Try again; check the place and the credentials if it stays so.",
-        ) from None
+COLUMNS = delta_log.column_types(fact_rows.SCHEMA)
 
 
 def _newest(footer: Any) -> int:

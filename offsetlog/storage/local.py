@@ -246,6 +246,16 @@ class LocalStore:
             if found is not None:
                 os.fsync(found.fd)
 
+    def sync(self, name: str) -> None:
+        """Make the bytes of a file durable, whoever wrote them."""
+        with self._errors("sync", name):
+            fd = self._open(*split(name))
+            if fd is not None:
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+
     def sweep(self, folder: str, before_ms: int) -> int:
         """Remove temporaries that killed writers left in a folder; how many there were."""
         removed = 0
@@ -356,8 +366,14 @@ class LocalStore:
         return made
 
     def _is_current(self, folder: str, known: Folder) -> bool:
+        path = self._root
         try:
-            now = os.stat(f"{self._root}/{folder}")
+            now = os.stat(path)
+            for part in folder.split("/") if folder else ():
+                path = f"{path}/{part}"
+                now = os.lstat(path)
+                if stat.S_ISLNK(now.st_mode):
+                    return False
         except OSError:
             return False
         return known.identity == (now.st_dev, now.st_ino)

@@ -9,14 +9,18 @@ Rules of this port:
    are complete. It costs what is new, not what ever was.
 3. ``checkpoint`` is a cache: an empty table when there is none, or none that reads whole.
 4. Heartbeats are small files beside the table that are overwritten; they are not part of it.
-5. Foreign exceptions do not pass: they become an error of ``offsetlog.errors``.
+5. Foreign exceptions do not pass: they become an error of ``offsetlog.errors``. What can't be
+   stored is refused before anything is sent; only a put without an answer is ``Unknown``.
+6. A table is one log's: it carries the id of the log that made it (or, where it is older than
+   that, of the first that writes to it), and is refused to any other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from ..errors import InvalidRequestError
 from ..group.facts import Fact
 from ..group.state import Table
 from .ports import PutResult, Store
@@ -25,6 +29,9 @@ HEARTBEATS = "_heartbeats"
 STATE_FILE = "_state/checkpoint.json"
 CLOCK_FILE = "_state/clock.json"
 """Touched to read the storage's clock."""
+ROOT_KEY = "offsetlog.root"
+RootId = Callable[[], str]
+"""Tells the id of the log that asks; called when there is a table, or one is to be made."""
 
 
 class News(NamedTuple):
@@ -94,16 +101,32 @@ class OffsetsPort(Protocol):
 
 
 class Beats:
-    """Heartbeats on a store, the same for both tables."""
+    """Heartbeats on a store, and whose table it is: the same for both tables."""
 
-    def __init__(self, store: Store, folder: str) -> None:
+    def __init__(self, store: Store, folder: str, root_id: RootId | None = None) -> None:
         self.store = store
         self.folder = folder
+        self._root_id = root_id
+        self._root = ""
+        """The log that the table says it belongs to, as far as that was seen; may be none."""
         self.is_local = store.is_local
         self.url = f"{store.url}/{folder}" if folder else store.url
 
     def _name(self, name: str) -> str:
         return f"{self.folder}/{name}" if self.folder else name
+
+    def _check_root(self) -> None:
+        """Refuse a table that is another log's."""
+        if not self._root or self._root_id is None:
+            return
+        ours = self._root_id()
+        if self._root != ours:
+            raise InvalidRequestError(
+                f"The offsets table {self.url} belongs to the log with the id "
+                f"{ascii(self._root)[1:-1][:64]}; this log has the id {ours}.",
+                "Positions of two logs can't be kept in one table: give each log an offsets "
+                "table of its own (offsets_table= of offsetlog.open).",
+            )
 
     def _beat_name(self, member: str) -> str:
         return self._name(f"{HEARTBEATS}/{member}")

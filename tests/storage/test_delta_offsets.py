@@ -11,18 +11,21 @@ import sys
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, Field, QueryBuilder, write_deltalake
+from deltalake.schema import PrimitiveType
 
 import offsetlog
 from offsetlog.errors import CorruptLogError, InvalidRequestError, StorageError
 from offsetlog.format import fact_rows
+from offsetlog.format.delta_log import DataFile
 from offsetlog.group.decide import decide
-from offsetlog.group.facts import OffsetAndMetadata
+from offsetlog.group.facts import Fact, OffsetAndMetadata
 from offsetlog.group.fold import fold
 from offsetlog.group.requests import Commit
-from offsetlog.group.state import EMPTY
+from offsetlog.group.state import EMPTY, Group, Position, Table
 from offsetlog.storage import Committed, Conflict, delta_offsets, open_store
-from offsetlog.storage.open_offsets import FOLDER, _azure, _gcs, _s3, open_offsets
+from offsetlog.storage.delta_compaction import bins_of
+from offsetlog.storage.open_offsets import FOLDER, open_offsets
 
 
 @pytest.fixture
@@ -140,11 +143,12 @@ def test_a_path_out_of_the_table_is_refused(log, place, tmp_path):
         entry.unlink()
 
 
-def test_without_deltalake_it_says_what_to_install(log, monkeypatch):
+def test_groups_need_no_deltalake(log, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
-    with pytest.raises(InvalidRequestError, match='pip install "deltalake>=1.6,<2"'):
-        commit(log)
-    assert log.topic("orders").end_offsets() == {0: 5, 1: 5}
+    commit(log)
+    log.maintain()
+    with offsetlog.open(log.url) as again:
+        assert again.group("billing").lag() == {("orders", 0): 2, ("orders", 1): 3}
 
 
 def test_the_import_is_only_paid_by_groups():
@@ -167,36 +171,6 @@ def test_a_secret_is_in_no_error(moto):
         port._open()
     said = repr(caught.value) + str(caught.value.__cause__) + str(caught.value.__context__)
     assert "hunter2" not in str(caught.value) and "AKIAEXAMPLE" not in str(caught.value), said
-
-
-def test_options_are_told_in_deltalakes_words():
-    assert _s3({"key": "k", "secret": "s", "client_kwargs": {"endpoint_url": "http://h:1"}}) == {
-        "AWS_ACCESS_KEY_ID": "k",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "AWS_ENDPOINT_URL": "http://h:1",
-        "AWS_ALLOW_HTTP": "true",
-        "AWS_REGION": "us-east-1",
-        "aws_conditional_put": "etag",
-    }
-    assert _s3({"client_kwargs": {"region_name": "eu-west-1"}, "anon": True}) == {
-        "AWS_REGION": "eu-west-1",
-        "AWS_SKIP_SIGNATURE": "true",
-        "aws_conditional_put": "etag",
-    }
-    assert _azure(
-        {"connection_string": "AccountName=a;AccountKey=b==;BlobEndpoint=http://h/a"}
-    ) == {
-        "AZURE_STORAGE_ACCOUNT_NAME": "a",
-        "AZURE_STORAGE_ACCOUNT_KEY": "b==",
-        "AZURE_STORAGE_ENDPOINT": "http://h/a",
-        "allow_http": "true",
-    }
-    assert _azure({"account_name": "a", "sas_token": "t"}) == {
-        "AZURE_STORAGE_ACCOUNT_NAME": "a",
-        "AZURE_STORAGE_SAS_TOKEN": "t",
-    }
-    assert json.loads(_gcs({"token": {"type": "x"}})["GOOGLE_SERVICE_ACCOUNT_KEY"]) == {"type": "x"}
-    assert _gcs({}) == {}
 
 
 # --- files that no version names -----------------------------------------------------------
@@ -362,3 +336,290 @@ def test_of_two_compactions_of_the_same_files_one_lands(log, monkeypatch):
     commit(log, "fourth")
     assert slow._compact()[1] == (2, 1)
     assert set(fresh(slow).groups) == {"billing", "audit", "third", "fourth"}
+
+
+# --- whose it is ---------------------------------------------------------------------------
+
+
+def two_logs(tmp_path, table):
+    for name in ("a", "b"):
+        log = offsetlog.open(str(tmp_path / name), offsets_table=str(table))
+        log.create_topic("orders", partitions=2)
+        with log.producer() as producer:
+            for n in range(10):
+                producer.send("orders", b"%d" % n, partition=n % 2)
+        yield log
+
+
+def test_two_logs_cannot_share_a_table_by_accident(tmp_path):
+    first, second = two_logs(tmp_path, tmp_path / "table")
+    commit(first)
+    for ask in (commit, lambda log: log.groups(), lambda log: log.group("billing").lag()):
+        with pytest.raises(InvalidRequestError, match=f"belongs to the log.*{first.root_id}"):
+            ask(second)
+    commit(first, "audit")
+    with offsetlog.open(first.url, offsets_table=str(tmp_path / "table")) as again:
+        commit(again, "third")
+        assert len(again.groups()) == 3
+        again.maintain()
+    with pytest.raises(InvalidRequestError, match="belongs to the log"):
+        commit(second)
+    [note] = (tmp_path / "table" / "_delta_log").glob("_last_checkpoint")
+    (tmp_path / "table" / "_delta_log" / f"{0:020d}.json").unlink()
+    fresh_b = offsetlog.open(second.url, offsets_table=str(tmp_path / "table"))
+    with pytest.raises(InvalidRequestError, match="belongs to the log"):
+        fresh_b.groups()
+    note.unlink()
+    fresh_b = offsetlog.open(second.url, offsets_table=str(tmp_path / "table"))
+    with pytest.raises(InvalidRequestError, match="belongs to the log"):
+        fresh_b.groups()
+
+
+def test_an_older_table_goes_to_the_first_log_that_writes_to_it(tmp_path):
+    table = tmp_path / "table"
+    first, second = two_logs(tmp_path, table)
+    write_deltalake(str(table), fact_rows.SCHEMA.empty_table(), mode="error")
+    before = DeltaTable(str(table)).metadata()
+    assert list(first.groups()) == list(second.groups()) == []
+    commit(first)
+    assert list(first.groups()) == ["billing"]
+    with pytest.raises(InvalidRequestError, match="belongs to the log"):
+        commit(second)
+    after = DeltaTable(str(table)).metadata()
+    assert after.configuration == {**before.configuration, "offsetlog.root": first.root_id}
+    assert (after.id, after.created_time) == (before.id, before.created_time)
+    commit(first, "audit")
+    assert DeltaTable(str(table)).version() == 2
+    with offsetlog.open(first.url, offsets_table=str(table)) as again:
+        assert list(again.groups()) == ["audit", "billing"]
+
+
+def test_of_two_logs_that_take_an_older_table_at_once_one_gets_it(tmp_path):
+    table = tmp_path / "table"
+    first, second = two_logs(tmp_path, table)
+    write_deltalake(str(table), fact_rows.SCHEMA.empty_table(), mode="error")
+    port = second.offsets_table.port
+    append = port.append
+
+    def overtaken(facts, version):
+        port.append = append
+        commit(first)
+        return append(facts, version)
+
+    port.append = overtaken
+    with pytest.raises(InvalidRequestError, match="belongs to the log"):
+        commit(second)
+    commit(first, "audit")
+    assert list(first.groups()) == ["audit", "billing"]
+
+
+def test_a_chain_belongs_to_one_log_too(tmp_path):
+    for old in (False, True):
+        table = f"memory://{tmp_path.name}-{old}"
+        first, second = two_logs(tmp_path / str(old), "unused")
+        for log in (first, second):
+            log._offsets_place = table
+        if old:
+            store = open_store(table)
+            name = f"_log/{0:016d}/{0:020d}.json"
+            text = {"format": 1, "table": f"offsets of {store.url}"}
+            store.offer(json.dumps(text).encode(), name).put(name)
+        commit(first)
+        with pytest.raises(InvalidRequestError, match="belongs to the log"):
+            commit(second)
+        commit(first, "audit")
+        with offsetlog.open(first.url, offsets_table=table) as again:
+            assert list(again.groups()) == ["audit", "billing"]
+
+
+# --- long files, and many of them ----------------------------------------------------------
+
+
+def rows_of(version, count):
+    """Rows of one version of a group with so many partitions."""
+    fact = Fact("billing", "orders", 0, 3, "", 5, 0, 0, None, "commit", "w", version, 0)
+    columns = [pa.repeat(column[0], count) for column in fact_rows.to_arrow([fact]).columns]
+    table = pa.Table.from_arrays(columns, schema=fact_rows.SCHEMA)
+    places = pa.array(range(count), pa.int32())
+    return table.set_column(table.schema.get_field_index("place"), fact_rows.SCHEMA[-1], places)
+
+
+def put_version(port, version, rows):
+    sink = pa.BufferOutputStream()
+    pq.write_table(rows, sink, compression="zstd")
+    data, path = sink.getvalue().to_pybytes(), f"long{version}.parquet"
+    port.store.put(f"{FOLDER}/{path}", data)
+    add = {"path": path, "size": len(data), "partitionValues": {}, "modificationTime": 1,
+           "dataChange": True, "stats": json.dumps({"numRecords": rows.num_rows})}  # fmt: skip
+    name = f"{FOLDER}/_delta_log/{version:020d}.json"
+    port.store.offer(json.dumps({"add": add}).encode() + b"\n", name).put(name)
+
+
+def test_compaction_makes_no_file_that_a_reader_refuses(log, place):
+    """Rows of facts compress to less than a byte each: a bin by its bytes alone has no end."""
+    port = open_offsets(open_store(log.url))
+    port.create()
+    for version in range(1, 23):
+        put_version(port, version, rows_of(version, 100_000))
+    for _ in range(2):
+        port.maintain(EMPTY, 0)
+    files = [pq.read_metadata(path).num_rows for path in place.glob("compacted-*")]
+    assert files and max(files) <= 250_000
+    assert len(open_offsets(open_store(log.url))._read_all(21).facts) == 100_000
+
+
+def test_a_file_that_older_versions_made_too_long_is_read_and_left_alone(log, place):
+    port = open_offsets(open_store(log.url))
+    port.create()
+    put_version(port, 1, rows_of(1, 1))
+    put_version(port, 2, pa.concat_tables([rows_of(1, 2_000_001), rows_of(2, 3)]))
+    assert len(open_offsets(open_store(log.url))._read_all(1).facts) == 3
+    for _ in range(2):
+        port.maintain(EMPTY, 0)
+    assert f"{place}/long2.parquet" in [
+        uri.removeprefix("file://") for uri in DeltaTable(str(place)).file_uris()
+    ]
+
+
+def test_a_row_is_written_again_a_few_times_only():
+    live: dict[str, DataFile] = {}
+    written, total, longest = 0, 0, 0
+    for tidy in range(1500):
+        for n in range(50):
+            live[f"{tidy}-{n}"] = DataFile(3000, 40)
+        total += 50 * 40
+        for number, paths in enumerate(bins_of(live)):
+            gone = [live.pop(path) for path in paths]
+            rows = sum(file.rows for file in gone)
+            written += rows
+            longest = max(longest, rows)
+            live[f"c{tidy}-{number}"] = DataFile(2000 + rows, rows)
+    assert longest <= 250_000
+    assert len(live) < 60
+    assert written < 15 * total
+
+
+def test_a_checkpoint_of_many_positions_is_read_again(log):
+    port = open_offsets(open_store(log.url))
+    port.create()
+    said = Position(3, "a text with it" * 280, 5, None, 0, "commit", 0)
+    positions = {(f"topic-{n // 100}", n % 100): said for n in range(20_000)}
+    table = Table(0, {"billing": Group("billing", positions=positions)})
+    port.store_checkpoint(table)
+    assert port.store.info(f"{FOLDER}/_state/checkpoint.json").size > 64 * 1024 * 1024
+    assert len(port.checkpoint().group("billing").positions) == len(positions)
+
+
+# --- links, pipes, columns -----------------------------------------------------------------
+
+
+def test_a_link_in_place_of_the_table_is_not_written_through(log, place, tmp_path):
+    with log.consumer("billing", enable_auto_commit=False) as consumer:
+        consumer.assign([("orders", 0)])
+        consumer.commit({("orders", 0): 1})
+        for inside in ("", "_delta_log"):
+            moved = tmp_path / f"moved{inside}"
+            (place / inside).rename(moved)
+            (place / inside).symlink_to(moved)
+            before = sorted(str(path) for path in moved.rglob("*"))
+            with pytest.raises(StorageError, match="symbolic link"):
+                consumer.commit({("orders", 0): 2})
+            with pytest.raises(StorageError, match="symbolic link"):
+                log.maintain()
+            assert sorted(str(path) for path in moved.rglob("*")) == before
+            (place / inside).unlink()
+            moved.rename(place / inside)
+        consumer.commit({("orders", 0): 3})
+    assert log.group("billing").describe()
+
+
+def test_a_checkpoint_that_is_a_link_is_not_read(log, place, tmp_path):
+    commit(log)
+    log.maintain()
+    [checkpoint] = (place / "_delta_log").glob("*.checkpoint.parquet")
+    shutil.rmtree(place / "_state")
+    outside = tmp_path / "outside.parquet"
+    rows = pq.read_table(checkpoint).to_pylist()
+    kept = pa.Table.from_pylist([r for r in rows if not r["add"]], pq.read_schema(checkpoint))
+    pq.write_table(kept, outside)
+    checkpoint.unlink()
+    checkpoint.symlink_to(outside)
+    with offsetlog.open(log.url) as again:
+        assert list(again.groups()) == ["billing"]
+
+
+def test_what_is_no_file_in_the_log_hangs_nobody(log, place):
+    commit(log)
+    log.maintain()
+    (place / "_delta_log" / "all").symlink_to("/")
+    note = place / "_delta_log" / "_last_checkpoint"
+    note.unlink()
+    os.mkfifo(note)
+    with offsetlog.open(log.url) as again:
+        assert list(again.groups()) == ["billing"]
+        commit(again, "audit")
+
+
+def test_a_column_that_somebody_added_stops_nobody(log, place):
+    commit(log)
+    table = DeltaTable(str(place))
+    table.alter.add_columns([Field("note", PrimitiveType("string"))])
+    commit(log, "audit")
+    table = DeltaTable(str(place))
+    table.update({"note": "'mine'"}, predicate="\"group\" = 'billing'")
+    with offsetlog.open(log.url) as again:
+        commit(again, "third")
+        again.maintain()
+        assert len(again.groups()) == 3
+    rows = QueryBuilder().register("facts", DeltaTable(str(place)))
+    found = pa.table(rows.execute('SELECT "group", note FROM facts').read_all()).to_pylist()
+    assert {(row["group"], row["note"]) for row in found} == {
+        ("billing", "mine"), ("audit", None), ("third", None),
+    }  # fmt: skip
+
+
+def test_a_demand_that_is_not_kept_here_is_a_clear_error_and_no_open_fate(log, place):
+    commit(log)
+    DeltaTable(str(place)).alter.add_constraint({"small": '"offset" < 4'})
+    for _ in range(2):
+        with pytest.raises(InvalidRequestError, match=r"demands delta\.constraints\.small") as told:
+            commit(log, "audit")
+        assert not told.value.may_have_landed
+    DeltaTable(str(place)).alter.drop_constraint("small")
+    commit(log, "audit")
+    assert list(log.groups()) == ["audit", "billing"]
+
+
+def test_a_text_that_cannot_be_stored_is_refused_and_stops_nobody(log, tmp_path):
+    with offsetlog.open(f"memory://{tmp_path.name}") as chain:
+        chain.create_topic("orders", partitions=2)
+        with chain.producer() as producer:
+            for n in range(10):
+                producer.send("orders", b"%d" % n, partition=n % 2)
+        for opened in (log, chain):
+            with opened.consumer("billing", enable_auto_commit=False) as consumer:
+                consumer.assign([("orders", 0)])
+                with pytest.raises(
+                    InvalidRequestError, match=r"no text that can be stored.*\\udcff"
+                ):
+                    consumer.commit({("orders", 0): (1, "file \udcff")})
+                consumer.commit({("orders", 0): (2, "file")})
+            commit(opened, "audit")
+            port = opened.offsets_table.port
+            assert len(port.read(0).facts) == 3
+
+
+@pytest.mark.parametrize("kind", ["delta", "chain"])
+def test_what_a_reader_would_refuse_is_not_written(log, tmp_path, kind):
+    store = open_store(log.url if kind == "delta" else f"memory://{tmp_path.name}")
+    port = open_offsets(store)
+    port.create()
+    good = Fact("billing", "orders", 0, 3, "", 5, 0, 0, None, "commit", "w", 1, 0)
+    for bad in (
+        good._replace(group="\ud800"), good._replace(partition=-1), good._replace(offset=2**70),
+        good._replace(metadata=None), good._replace(committed_at=2**62),
+    ):  # fmt: skip
+        with pytest.raises(InvalidRequestError, match="can't be written"):
+            port.append([bad], 1)
+    assert port.read(-1) == (0, ())
+    assert isinstance(port.append([good], 1), Committed)

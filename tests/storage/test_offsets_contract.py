@@ -265,6 +265,24 @@ def test_a_checkpoint_of_an_earlier_version_costs_a_read_of_all_facts(opened):
     assert resets_since(found.group("billing"), 0) == {("orders", 0): 7}
 
 
+def test_a_checkpoint_of_another_tables_life_is_none(opened):
+    port = opened()
+    table = grow(port, begin(port), 3)
+    port.store_checkpoint(table)
+    kept = port.store.get(f"{FOLDER}/_state/checkpoint.json")
+    port.store.delete_tree(FOLDER)
+    again = opened()
+    made = begin(again)
+    for number in range(3):
+        said = {("orders", 0): OffsetAndMetadata(number, "of the new one")}
+        decided = decide(made, [Commit("audit", None, 0, 0, said)], 9, f"n{number}")
+        assert isinstance(again.append(decided.facts, decided.version), Committed)
+        made = decided.table
+    port.store.put(f"{FOLDER}/_state/checkpoint.json", kept)
+    assert opened().checkpoint() == EMPTY
+    assert fresh(opened()) == made
+
+
 def test_heartbeats_are_overwritten(opened):
     port = opened()
     assert port.look_at_beat("m-1") is None
