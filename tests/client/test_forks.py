@@ -191,7 +191,7 @@ def test_a_child_may_open_the_log_for_itself(log):
 
 
 def test_groups_in_a_child_of_a_process_that_used_them_are_an_error_of_ours(log):
-    """The Delta library's own threads do not survive a fork, and it panics."""
+    """Threads that beat and append do not survive a fork."""
     fill(log)
     log.consumer("g", ["t"], auto_offset_reset="earliest").poll(timeout=5)
 
