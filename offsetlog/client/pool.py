@@ -26,8 +26,8 @@ class Pool(ThreadPoolExecutor):
         forks.check(self._made_in)
         try:
             return super().submit(fn, *args, **kwargs)
-        except RuntimeError:
-            if self._closed:
+        except RuntimeError as error:
+            if self._closed or "interpreter shutdown" not in str(error):
                 raise
         future: Future[Any] = Future()
         try:

@@ -202,7 +202,11 @@ class Writer:
                 "was acknowledged before.",
                 "Go on with a higher sequence.",
             )
-        found = self.chain.entry_at(known.entry)
+        try:
+            found = self.chain.entry_at(known.entry)
+        except OffsetLogError as error:
+            error.may_have_landed = True  # The number counted; whether for these rows is not seen.
+            raise
         entry, verdict = found or (None, None)
         if entry is None or not isinstance(verdict, Counted):
             raise CorruptLogError(

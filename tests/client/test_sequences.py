@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 from decimal import Decimal
 
 import numpy as np
@@ -275,6 +276,28 @@ def test_a_producer_left_while_it_was_writing_says_that_it_may_be_there():
     assert values_of(handle) == [b"x"]
 
 
+def test_a_sequence_whose_flush_was_interrupted_is_finished_by_whoever_asks_next():
+    store, handle = topic()
+    producer = keyed(handle)
+    future = producer.send("t", b"x", partition=0)
+
+    def interrupt(name: str) -> None:
+        store.after_put = lambda name: None
+        raise KeyboardInterrupt
+
+    store.after_put = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        producer.flush()
+    with pytest.raises(InvalidRequestError, match="fate of sequence 7"):
+        producer.send("t", b"more", partition=0)
+    told = []
+    other = threading.Thread(target=lambda: told.append(future.result(5)))
+    other.start()
+    other.join(10)
+    assert told[0].offset == 0
+    assert values_of(handle) == [b"x"]
+
+
 def test_the_first_records_after_a_switch_to_append_time_have_it(log):
     log.create_topic("t")
     for producer in (log.producer(), log.producer(app_id="a", sequence=1)):
@@ -340,6 +363,21 @@ def test_a_batch_that_cannot_be_made_durable_is_not_acknowledged(tmp_path, monke
     monkeypatch.undo()
     again.flush()
     assert future.result().offset == 0
+
+
+def test_a_batch_that_is_there_and_cannot_be_looked_at_is_not_said_to_be_missing():
+    store, handle = topic()
+    first = keyed(handle)
+    first.send("t", b"x", partition=0)
+    first.flush()
+    handle.chain._recent.clear()
+    store.fail_reads = 1
+    again = keyed(handle)
+    again.send("t", b"x", partition=0)
+    with pytest.raises(StorageError) as error:
+        again.flush()
+    assert error.value.may_have_landed
+    again.flush()
 
 
 def test_an_own_landing_that_was_met_behind_conflicts_is_made_durable(tmp_path):

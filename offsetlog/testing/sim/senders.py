@@ -155,8 +155,8 @@ def _put(actor: Actor, batch: Batch, state: State) -> bool:
 
 
 def query(actor: Actor) -> None:
-    """A caller's key: its number moves on only when it was acknowledged. Each life sends the last
-    one again, the same rows, and at times others: those are refused once the first are there."""
+    """A caller's key: its number moves on only when it was acknowledged, and that was noted. Else
+    the last one is sent again: the same rows, or others, which are refused once those are there."""
     sender = actor.process.role
     failures = 0
     actor.await_topic()
@@ -182,11 +182,17 @@ def query(actor: Actor) -> None:
             continue
         if told is not None:
             actor.oracle.acknowledged(token, [(m.partition, m.offset) for m in told])
-            actor.disk["number"] = number + 1
-            actor.disk["batches"] = []
             actor.say(f"{token} is acknowledged")
+            actor.disk.setdefault("may be there", set()).add(token)
+            if actor.rng.random() < 0.7:
+                # Else it dies before it has noted that.
+                actor.disk["number"] = number + 1
+                actor.disk["batches"] = []
             continue
-        if not actor.may_have_landed:
+        tries = actor.disk.setdefault("may be there", set())
+        if actor.may_have_landed:
+            tries.add(token)
+        elif token not in tries:
             actor.oracle.refused(token)
             actor.disk["batches"].remove(batch)
         failures += 1
@@ -202,7 +208,7 @@ OTHERS = "other rows are there"
 def _rows_of_number(actor: Actor, sender: str, number: int, partitions: int) -> Batch:
     """A batch that was tried under the number already, or another one."""
     tried: list[Batch] = actor.disk.setdefault("batches", [])
-    if tried and actor.rng.random() < 0.4:
+    if tried and actor.rng.random() < 0.6:
         return actor.rng.choice(tried)
     actor.disk["attempt"] = actor.disk.get("attempt", 0) + 1
     tried.append(_batch(actor, sender, number, actor.disk["attempt"], partitions))
