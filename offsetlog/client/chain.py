@@ -10,6 +10,9 @@ Invariants:
 4. An idle look is one request.
 5. No state is taken from a snapshot that the chain does not reach: the entry below its tip is
    there. On a server that costs one request, and only when nothing came after the snapshot.
+6. What is acknowledged lies in the chain that was folded, and not in a folder that took its
+   place: an entry that is known is looked at again. On a disk that is done for each put, by the
+   file's identity; on a server it is a request, so it is done now and then.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
-from ..errors import CorruptLogError, OffsetLogError, StorageError
+from ..errors import CorruptLogError, OffsetLogError, StorageError, UnknownTopicError
 from ..format import entries as entry_format
 from ..format.entries import StoredEntry
 from ..format.names import BUCKET_ENTRIES, EntryName, SnapshotName, bucket_folder
@@ -43,6 +46,8 @@ ALONE_PART = 0.2
 LONGEST_PUT = 2.0
 """Seconds of a put that are believed to be the store's: a process that stood still in the middle
 of one must not give way for as long as it stood."""
+PROVEN_SECONDS = 600.0
+"""For so long a chain on a server is believed to be the one that was folded."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
 
@@ -52,6 +57,13 @@ class Landed(NamedTuple):
 
     number: int | None
     verdict: Verdict
+
+
+class _Anchor(NamedTuple):
+    """An entry that was folded; no other will ever be at its number."""
+
+    number: int
+    write_id: str
 
 
 class Chain:
@@ -69,6 +81,11 @@ class Chain:
         self._recent: OrderedDict[int, StoredEntry] = OrderedDict()
         self._recent_bytes = 0
         self._undecided: int | None = None
+        self._anchor: _Anchor | None = None
+        self._stamp_of: Callable[[str], object] | None = getattr(store, "stamp", None)
+        self._stamp: object = None
+        """Of the anchor's file, when it was last seen to be the anchor."""
+        self._proven_until = float("-inf")
         self.open_stored: Callable[[int], State | None] | None = None
         """Gives the newest stored state whose tip is at most a number."""
         self._others_at = -COMPANY_ENTRIES
@@ -90,6 +107,7 @@ class Chain:
         with self._lock:
             if self.store.is_local:
                 self.check_reaches(stored.tip)
+                self._anchor_below(stored.tip)
             self.adopt(stored)
             state = self.refresh()
             if state.tip == stored.tip and not self.store.is_local:
@@ -117,6 +135,45 @@ class Chain:
             f"_snapshot, delete {self.folder}/_snapshot and {self.folder}/_index, which are "
             "caches: the copy then ends with its last entry.",
         )
+
+    def _anchor_below(self, tip: int) -> None:
+        try:
+            found = self._get(tip - 1) if tip else None
+        except CorruptLogError:
+            return  # It is told of by whoever reads it.
+        if found is not None and self._anchor is None:
+            self._anchor_to(tip - 1, found.entry.write_id)
+
+    def _anchor_to(self, number: int, write_id: str) -> None:
+        self._anchor = _Anchor(number, write_id)
+        self._proven_until = self.env.monotonic() + PROVEN_SECONDS
+
+    def doubt(self) -> None:
+        """Something is odd: look again before the next entry is put."""
+        self._proven_until = float("-inf")
+
+    def check_place(self) -> None:
+        """Raise if the topic's folder was removed, or if another chain is in its place."""
+        anchor = self._anchor
+        if anchor is None:
+            return
+        stamp: object = None
+        if self._stamp_of is not None:
+            stamp = self._stamp_of(str(EntryName(self.folder, anchor.number)))
+            if stamp is not None and stamp == self._stamp:
+                return
+        elif self.env.monotonic() < self._proven_until:
+            return
+        found = self._get(anchor.number)
+        if found is None or found.entry.write_id != anchor.write_id:
+            raise UnknownTopicError(
+                f"The folder of topic {self.state.topic!r} was removed, or another one took its "
+                "place, since this program opened it; nothing was written.",
+                "Open the log again. A topic is purged, or its folder removed, only when nobody "
+                "writes to it.",
+            )
+        self._stamp = stamp
+        self._proven_until = self.env.monotonic() + PROVEN_SECONDS
 
     def rebase(self, stored: State) -> State:
         """Put the state upon the index of a newer stored one: its tails become short."""
@@ -242,6 +299,8 @@ class Chain:
             return
         state, verdict = step(self.state, stored.entry)
         write_id = stored.entry.write_id
+        if self._anchor is None:
+            self._anchor_to(number, write_id)
         # Who is interrupted here (Ctrl-C) must not leave a state that passed an entry of
         # another thread without that thread's hearing of it.
         if write_id not in self._watched:
@@ -273,7 +332,10 @@ class Chain:
         tried = [] if tried is None else tried
         self._watched[entry.write_id] = None
         try:
+            self.check_place()
             offer = self.store.offer(data, str(EntryName(self.folder, first)))
+            if hasattr(offer, "check"):
+                offer.check = self.check_place
             try:
                 put = self._put_somewhere(entry, offer, first, tried)
             finally:
@@ -281,6 +343,7 @@ class Chain:
             self._undecided = None
             if isinstance(put, Void):
                 return Landed(None, put)
+            self._check_landed(tried)
             return self._fold_own(entry, data, put)
         except OffsetLogError as error:
             if tried:
@@ -288,6 +351,16 @@ class Chain:
             raise
         finally:
             del self._watched[entry.write_id]
+
+    def _check_landed(self, tried: list[int]) -> None:
+        """The chain may have been removed while the entry was put: nobody will read it then."""
+        if self._stamp_of is None:
+            return
+        try:
+            self.check_place()
+        except UnknownTopicError:
+            tried.clear()
+            raise
 
     def _put_somewhere(
         self, entry: Entry, offer: Offer, first: int, tried: list[int]

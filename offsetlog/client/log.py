@@ -23,7 +23,13 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ..errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
+from ..errors import (
+    CorruptLogError,
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnknownTopicError,
+)
 from ..format import FORMAT_VERSION, names, strict_json
 from ..group.state import status
 from ..log.state import EMPTY_STATE, State
@@ -293,6 +299,12 @@ class Log:
         with self._lock:
             known = next((h for h in self._handles.values() if h.chain.folder == folder), None)
         handle = known or TopicHandle(self.store, folder, self.env, self._pool)
+        try:
+            handle.chain.check_place()
+        except UnknownTopicError:
+            # Another chain took the folder since. Those who still hold the handle are told so.
+            handle = TopicHandle(self.store, folder, self.env, self._pool)
+            handle.name = handle.raw_state().topic or folder
         state = handle.raw_state()
         if not state.tip:
             return None

@@ -87,6 +87,7 @@ class Maintenance:
     def run(self) -> Maintained:
         handle = self._handle
         handle.raw_state()
+        self._chain.check_place()
         now = self._storage_now()
         expired = self._retain(now)
         rewritten, fresh = self._consolidate()

@@ -199,6 +199,8 @@ class StoredState:
         self._last_published = now
         try:
             hinted = self._hinted()
+            if state.index.seq and (hinted is None or hinted < state.index.seq):
+                chain.doubt()  # Ours rests on a snapshot that was hinted at.
             if hinted is not None and hinted > state.index.seq:
                 stored = self._load(hinted)
                 if stored is not None:
@@ -230,6 +232,7 @@ class StoredState:
 
     def _publish(self, wanted: list[int]) -> State:
         chain, store, folder = self._chain, self._chain.store, self._chain.folder
+        chain.check_place()
         state = chain.state
         merged = {}
         for position in wanted:

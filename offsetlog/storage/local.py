@@ -75,6 +75,8 @@ class _LocalOffer:
         self._store = store
         self._data = data
         self._file: Temporary | None = None
+        self.check: Callable[[], None] | None = None
+        """Raises if the folder that was opened for a put is not the caller's any more."""
         with store._errors("create", beside):
             self._file = store._temporary(split(beside)[0], data)
 
@@ -82,7 +84,13 @@ class _LocalOffer:
         folder_name, last = split(name)
         with self._store._errors("create", name):
             for again in (False, True):
+                if again and self.check is not None:
+                    self.check()
                 folder = self._store._writable(folder_name)
+                if self.check is not None:
+                    # What is true of the name now is true of the folder that is open, and the
+                    # link goes there: once that folder is removed nothing can be linked into it.
+                    self.check()
                 if self._file is None:
                     self._file = self._store._temporary(folder_name, self._data)
                 try:
@@ -311,6 +319,16 @@ class LocalStore:
             if not stat.S_ISREG(status.st_mode):
                 return None
             return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def stamp(self, name: str) -> object:
+        """What changes when a file is replaced; None when there is none. Cheaper than a read."""
+        try:
+            status = os.stat(f"{self._root}/{name}", follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         with self._errors("list", check_folder(folder)):

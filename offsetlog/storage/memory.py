@@ -91,6 +91,11 @@ class MemoryStore:
         found = _FILES.folders.get(self._at(folder), {}).get(last)
         return None if found is None else FileInfo(name, len(found.data), found.modified_ms)
 
+    def stamp(self, name: str) -> object:
+        """What changes when a file is replaced; None when there is none."""
+        folder, last = split(name)
+        return _FILES.folders.get(self._at(folder), {}).get(last)
+
     def list(self, folder: str) -> Iterator[FileInfo]:
         with _FILES.lock:
             found = list(_FILES.folders.get(self._at(check_folder(folder)), {}).items())

@@ -61,7 +61,13 @@ class Store(Protocol):
     Two more things a store may have. With a true ``stays`` its address means the same place for
     as long as the process lives, as one on the network does and a mount point does not; so the
     root need not be looked for again. ``keep_to(name, check)`` lets it create nothing but in the
-    root whose file ``name`` passes ``check``."""
+    root whose file ``name`` passes ``check``.
+
+    And, where folders are more than parts of names or looks are cheap: ``stamp(name)`` gives what
+    changes when a file is replaced, without a read of it; an offer with an attribute ``check``
+    calls it once the folder for a put is open, and puts into that very folder;
+    ``remove_folder(folder)`` removes an empty folder and says whether it is gone; ``above()``
+    gives stores of the folders above the root, each with the part that leads here."""
 
     url: str
     """Where the root is, fit to be shown: without secrets."""
