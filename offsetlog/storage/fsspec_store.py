@@ -163,6 +163,9 @@ class FsspecOffer:
         self._data = b""
 
 
+_ON_THE_NETWORK = frozenset(("http", "https", "ftp", "hdfs", "arrow_hdfs", "webhdfs", "dbfs"))
+
+
 class ReadOnlyStore(FsspecStore):
     """Any filesystem that fsspec reaches, for reading."""
 
@@ -171,6 +174,7 @@ class ReadOnlyStore(FsspecStore):
     ) -> None:
         super().__init__(protocol, root, url, options)
         self._reason = reason
+        self.stays = protocol in _ON_THE_NETWORK
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         path = self._path(check_name(name))

@@ -368,3 +368,51 @@ def test_payloads_tell_a_torn_file() -> None:
     assert parse(whole[:-1]) is None
     assert parse(whole[:-1] + b"!") is None
     assert parse(b"") is None
+
+
+def _is_mine(found: bytes | None) -> None:
+    if found != b"mine":
+        raise StorageError(f"{found!r} is not mine.")
+
+
+@pytest.mark.parametrize("there", ["nothing", "an empty folder", "another root"])
+@pytest.mark.parametrize("known", [False, True], ids=["new store", "used before"])
+def test_a_store_that_keeps_to_a_root_creates_nothing_elsewhere(
+    tmp_path: Path, there: str, known: bool
+) -> None:
+    root, away = tmp_path / "root", tmp_path / "away"
+    LocalStore(str(root)).put("mark", b"mine")
+    store = LocalStore(str(root))
+    if known:
+        store.put("f/before", b"x")
+    store.keep_to("mark", _is_mine)
+    if known:
+        store.put("f/known", b"x")
+    offer = store.offer(b"x", "f/late") if known else None
+    root.rename(away)
+    if there != "nothing":
+        root.mkdir()
+    if there == "another root":
+        (root / "mark").write_bytes(b"yours")
+        (root / "f").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for name in ("a", "f/a", "g/h/a"):
+        with pytest.raises(StorageError, match="is not mine"):
+            store.put(name, b"x")
+        with pytest.raises(StorageError, match="is not mine"):
+            store.offer(b"x", name)
+        if offer is not None:
+            with pytest.raises(StorageError, match="is not mine"):
+                offer.put(name)
+    assert sorted(tmp_path.rglob("*")) == before
+    if there == "another root":
+        (root / "f").rmdir()
+        (root / "mark").unlink()
+    if there != "nothing":
+        root.rmdir()
+    away.rename(root)
+    store.put("f/a", b"x")
+    if offer is not None:
+        assert isinstance(offer.put("f/late"), Committed)
+        offer.close()
+    assert store.get("f/a") == b"x"

@@ -333,3 +333,15 @@ def test_nothing_is_printed(capfd: pytest.CaptureFixture[str], tmp_path: Path) -
     assert builtins.print is print
     open_store(str(tmp_path)).put("a", b"x")
     assert capfd.readouterr() == ("", "")
+
+
+def test_an_address_that_stays_what_it_is(tmp_path: Path) -> None:
+    """A mount point does not, nor does a filesystem upon another one."""
+    stay = {
+        "s3://b/x": True,
+        "http://127.0.0.1:1/x": True,
+        str(tmp_path): False,
+        f"simplecache::file://{tmp_path}": False,
+        "memory://x": False,
+    }
+    assert {url: getattr(open_store(url), "stays", False) for url in stay} == stay
