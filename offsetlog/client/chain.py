@@ -146,6 +146,8 @@ class Chain:
 
     def _anchor_to(self, number: int, write_id: str) -> None:
         self._anchor = _Anchor(number, write_id)
+        if self._stamp_of is not None:
+            self._stamp = self._stamp_of(str(EntryName(self.folder, number)))
         self._proven_until = self.env.monotonic() + PROVEN_SECONDS
 
     def doubt(self) -> None:
