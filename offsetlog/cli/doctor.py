@@ -37,7 +37,7 @@ USED_FOR = {
     "adlfs": "abfs://",
     "paramiko": "sftp://",
     "smbprotocol": "smb://",
-    "deltalake": "consumer groups",
+    "deltalake": "reading Delta tables",
     "pyspark": "Spark",
 }
 

@@ -117,14 +117,18 @@ class DeltaOffsets(DeltaReading):
         return [{"metaData": {**state.metadata, "configuration": settings}}]
 
     def _settle_found(self) -> None:
-        """Make durable what lies there already, and was perhaps written by who did not: once."""
-        sync = getattr(self.store, "sync", None)
+        """Make durable, once, what this begins with: version 0, the newest checkpoint and the
+        newest version may be of a library or an older version, which left that to chance."""
+        sync, log = getattr(self.store, "sync", None), self._name(LOG)
         if self._is_settled or not self.store.is_local or sync is None:
             return
-        for info in list(self.store.list(self._name(LOG))):
-            if delta_log.log_file(info.name) is not None:
-                sync(info.name)
-        self.store.settle(self._name(LOG))
+        files = {info.name: delta_log.log_file(info.name) for info in self.store.list(log)}
+        base = max((f.version for f in files.values() if f and f.parts), default=0)
+        tip = max((f.version for f in files.values() if f and not f.parts), default=0)
+        for name, file in files.items():
+            if file is not None and file.version in ((base, 0) if file.parts else (0, tip)):
+                sync(name)
+        self.store.settle(log)
         self.store.settle(self.folder)
         self._is_settled = True
 
