@@ -7,7 +7,8 @@ Rules of this module:
 2. Strings, whole numbers, booleans, None, lists and dictionaries with string keys only.
 3. A checkpoint is a cache of the facts up to its version. One that does not read whole is
    ``CorruptLogError``, and the facts are folded without it. So is one of an earlier version
-   that does not say where resets put the group (``reset_to``), unless there were none.
+   that does not say where resets put the group (``reset_to``), unless there were none, or which
+   partitions were added (``added_from``), unless it knows of no topic.
 """
 
 from __future__ import annotations
@@ -108,6 +109,8 @@ def _read_group(name: str, data: _Reader) -> Group:
         gone=tuple(_tuple(Departure, v, "sissi") for v in data.rows("gone")),
         active_at=data.number("active_at", low=None),
     )
+    if group.topics and not data.has("added_from"):
+        raise _Wrong("'added_from' is missing")
     if group.reset_to.keys() != group.marks.keys():
         raise _Wrong("'reset_to' does not say where each reset of 'marks' went")
     return group

@@ -506,6 +506,17 @@ def test_a_checkpoint_of_an_earlier_version_without_the_targets_of_resets(two):
         from_plain(plain)
 
 
+def test_a_checkpoint_of_an_earlier_version_without_the_partitions_that_were_added(two):
+    """It is as good as none where topics are known: the facts say which were added."""
+    plain = to_plain(two.table)
+    assert two.group.topics
+    del plain["groups"][G]["added_from"]
+    with pytest.raises(CorruptLogError, match="'added_from' is missing"):
+        from_plain(plain)
+    plain["groups"][G]["topics"] = {}
+    from_plain(plain)
+
+
 def _with(plain, path, value):
     head, *rest = path
     return {**plain, head: _with(plain[head], rest, value) if rest else value}
