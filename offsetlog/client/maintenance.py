@@ -278,7 +278,10 @@ class Maintenance:
     # --- stubs -----------------------------------------------------------------------------
 
     def _stub(self, now_ms: int) -> int:
-        """Take the rows out of entries that no live extent needs."""
+        """Take the rows out of entries that no live extent needs. Not where an entry can't be
+        replaced at once: who is killed in the middle of it would leave half of one."""
+        if not getattr(self._store, "replaces_at_once", True):
+            return 0
         state = self._chain.state
         extents = self._handle.reader.live(state, inline_of)
         needed = {extent.entry for extent in extents if extent.inline}

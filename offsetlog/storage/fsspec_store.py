@@ -5,20 +5,32 @@
 2. Listings and file infos are asked for anew each time; fsspec's caches of them are emptied.
 3. ``ReadOnlyStore`` refuses every write with the reason. ``LookThenWriteStore`` is for roots
    that have one writer: it looks and then writes, and two writers would lose records.
+4. Where the filesystem renames, a file is written under a temporary name and moved, so that a
+   writer who is killed leaves no half of one. Whether it does is tried, once for a store; where
+   it does not, a file is written in its place, and ``replaces_at_once`` is false.
 """
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from offsetlog.errors import InvalidRequestError, OffsetLogError, UnsafeFilesystemError
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, Kind
-from offsetlog.storage.paths import check_folder, check_name, check_range, join
+from offsetlog.storage.paths import (
+    TEMPORARY,
+    check_folder,
+    check_name,
+    check_range,
+    join,
+    split,
+    temporary_name,
+)
 from offsetlog.storage.ports import Committed, Conflict, FileInfo, Offer, PutResult, Unknown
 from offsetlog.storage.redact import Redactor, safe_url
 
@@ -197,7 +209,7 @@ class ReadOnlyStore(FsspecStore):
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         for last, found in self._listing(folder):
-            if found.get("type") == "file":
+            if found.get("type") == "file" and not last.startswith(TEMPORARY):
                 yield _file_info(join(folder, last), found)
 
     def folders(self, folder: str) -> Iterator[str]:
@@ -248,6 +260,8 @@ class ReadOnlyStore(FsspecStore):
 class LookThenWriteStore(ReadOnlyStore):
     """For a root with one writer: a second one would make both lose records unseen."""
 
+    _renaming: _Renaming | None = None
+
     def offer(self, data: bytes, beside: str) -> Offer:
         return FsspecOffer(self, data, beside)
 
@@ -256,16 +270,75 @@ class LookThenWriteStore(ReadOnlyStore):
         self.fs.invalidate_cache(path.rpartition("/")[0])
         if self.fs.exists(path):
             return Conflict()
-        self._write(path, data)
+        self._write(name, data, is_new=True)
         return Committed()
 
     def put(self, name: str, data: bytes, durable: bool = True) -> None:
-        path = self._path(check_name(name))
-        self._do("write", name, lambda: self._write(path, data), _RAISE)
+        check_name(name)
+        self._do("write", name, lambda: self._write(name, data, is_new=False), _RAISE)
 
-    def _write(self, path: str, data: bytes) -> None:
+    @property
+    def replaces_at_once(self) -> bool:
+        """Whether readers of a file that is overwritten see the old bytes or the new ones, also
+        when the writer is killed."""
+        return bool(self._do("write", "", lambda: self._tried("").replaces, _RAISE))
+
+    def _write(self, name: str, data: bytes, is_new: bool) -> None:
+        folder, path = split(name)[0], self._path(name)
         self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-        self.fs.pipe_file(path, data)
+        ways = self._tried(folder)
+        if not (ways.renames if is_new else ways.replaces):
+            self.fs.pipe_file(path, data)
+            return
+        temporary = self._path(join(folder, temporary_name()))
+        try:
+            self.fs.pipe_file(temporary, data)
+            self.fs.mv(temporary, path)
+        except BaseException:
+            self._remove_quietly(temporary)
+            raise
+        self.fs.invalidate_cache(path.rpartition("/")[0])
+
+    def _tried(self, folder: str) -> _Renaming:
+        """What renaming does here: tried with files of our own, in a folder that is there."""
+        known = self._renaming
+        if known is None:
+            renames = replaces = False
+            if _has_a_rename(self.fs):
+                self.fs.makedirs(self._path(folder), exist_ok=True)
+                renames = self._try_rename(folder, replace=False)
+                replaces = renames and self._try_rename(folder, replace=True)
+            known = self._renaming = _Renaming(renames, replaces)
+        return known
+
+    def _try_rename(self, folder: str, replace: bool) -> bool:
+        old, new = (self._path(join(folder, temporary_name())) for _ in range(2))
+        try:
+            self.fs.pipe_file(old, b"moved")
+            if replace:
+                self.fs.pipe_file(new, b"replaced")
+            with contextlib.suppress(Exception):  # What came of it is looked at.
+                self.fs.mv(old, new)
+            self.fs.invalidate_cache(new.rpartition("/")[0])
+            return bool(self.fs.exists(new) and self.fs.cat_file(new) == b"moved")
+        finally:
+            self._remove_quietly(old)
+            self._remove_quietly(new)
+
+    def _remove_quietly(self, path: str) -> None:
+        try:
+            self.fs.rm_file(path)
+        except Exception:  # noqa: BLE001
+            return  # It is not there, or the next sweep finds it.
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that a killed writer left in a folder; how many there were."""
+        removed = 0
+        for last, found in list(self._listing(folder)):
+            if last.startswith(TEMPORARY) and 0 < _modified_ms(found) < before_ms:
+                self._remove_quietly(self._path(join(folder, last)))
+                removed += 1
+        return removed
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
@@ -284,6 +357,23 @@ class LookThenWriteStore(ReadOnlyStore):
     def delete_tree(self, folder: str) -> None:
         path = self._path(check_folder(folder))
         self._do("delete", folder, lambda: self.fs.rm(path, recursive=True), None)
+
+
+class _Renaming(NamedTuple):
+    renames: bool
+    """Gives a file a name that is free."""
+    replaces: bool
+    """Gives it one that is taken, in place of what was there."""
+
+
+def _has_a_rename(fs: Any) -> bool:
+    """Whether ``mv`` is the filesystem's own: fsspec's copies, and deletes then."""
+    from fsspec import AbstractFileSystem
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    while isinstance(fs, DirFileSystem):
+        fs = fs.fs
+    return getattr(type(fs), "mv", None) is not AbstractFileSystem.mv
 
 
 def _file_info(name: str, found: Mapping[str, Any]) -> FileInfo:

@@ -67,7 +67,8 @@ class Store(Protocol):
     changes when a file is replaced, without a read of it; an offer with an attribute ``check``
     calls it once the folder for a put is open, and puts into that very folder;
     ``remove_folder(folder)`` removes an empty folder and says whether it is gone; ``above()``
-    gives stores of the folders above the root, each with the part that leads here."""
+    gives stores of the folders above the root, each with the part that leads here. With a false
+    ``replaces_at_once`` a file that is overwritten may be left in half, so entries are not."""
 
     url: str
     """Where the root is, fit to be shown: without secrets."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import builtins
+import contextlib
 import functools
 import http.server
 import os
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from offsetlog.errors import InvalidRequestError, StorageError, UnsafeFilesystemError
+from offsetlog.log.entry import Expire
 from offsetlog.storage import Committed, Conflict, open_store
 from offsetlog.storage.counting import CountingStore
 from offsetlog.storage.fsspec_store import LookThenWriteStore, ReadOnlyStore
@@ -267,6 +269,138 @@ def test_single_writer_accepts_the_risk(tmp_path: Path) -> None:
     store.delete_tree("f")
     store.delete_tree("f")
     assert list(store.list("f")) == []
+
+
+class Killed(BaseException):
+    """The writer ends in the middle of a write, and cleans up nothing."""
+
+
+@pytest.fixture
+def dying(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """From a call on the next write to a name with this in it stops halfway."""
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    plain, at = DirFileSystem.pipe_file, [""]
+
+    def pipe_file(self: Any, path: str, value: bytes, *rest: Any, **more: Any) -> None:
+        if at[0] and at[0] in path.rpartition("/")[0] and not value.startswith(b"{"):
+            plain(self, path, value[: len(value) // 2])
+            monkeypatch.setattr(DirFileSystem, "rm_file", never)
+            raise Killed
+        plain(self, path, value, *rest, **more)
+
+    def never(*about: Any) -> None:
+        raise Killed
+
+    monkeypatch.setattr(DirFileSystem, "pipe_file", pipe_file)
+    rm_file = DirFileSystem.rm_file
+
+    def die_at(part: str) -> None:
+        at[0] = part
+        monkeypatch.setattr(DirFileSystem, "rm_file", rm_file)
+
+    yield die_at
+
+
+def test_a_single_writer_that_is_killed_leaves_no_half_of_a_file(
+    tmp_path: Path, dying: Callable[[str], None]
+) -> None:
+    url = f"dir::file://{tmp_path}/log"
+
+    def store() -> LookThenWriteStore:
+        found = open_store(url, single_writer=True)
+        assert isinstance(found, LookThenWriteStore)
+        return found
+
+    one = store()
+    assert isinstance(one.offer(b"first", "f/a").put("f/a"), Committed)
+    dying("f")
+    for work in (lambda: one.offer(b"second", "f/b").put("f/b"), lambda: one.put("f/a", b"other!")):
+        with pytest.raises(Killed):
+            work()
+    dying("")
+    assert store().get("f/a") == b"first"
+    assert store().get("f/b") is None
+    assert [info.name for info in store().list("f")] == ["f/a"], "temporaries are no files"
+    assert isinstance(store().offer(b"second", "f/b").put("f/b"), Committed)
+    assert store().sweep("f", 0) == 0
+    assert store().sweep("f", 2**60) == 2
+    there = sorted(path.name for path in tmp_path.rglob("*") if path.is_file())
+    assert there == ["a", "b"]
+
+
+@pytest.mark.parametrize("part", ["/_log/", "/_snapshot", "/_index", "/partition="])
+def test_a_log_of_a_single_writer_outlives_a_kill(
+    tmp_path: Path, dying: Callable[[str], None], part: str
+) -> None:
+    """In an append, and in upkeep, which replaces entries by stubs."""
+    import offsetlog
+
+    url = f"dir::file://{tmp_path}/log"
+
+    def send(log: Any, count: int, size: int) -> None:
+        with log.producer() as producer:
+            for _ in range(count):
+                producer.send("t", b"x" * size).result()
+
+    with offsetlog.open(url, single_writer=True) as log:
+        log.create_topic("t")
+        send(log, 12, 10)
+        handle = log.topic_handle("t")
+        dying(part)
+        with contextlib.suppress(Killed):
+            log.maintain("t", grace_ms=0)
+        with contextlib.suppress(Killed):
+            handle.decide(Expire(0))
+        dying("")
+    with offsetlog.open(url, single_writer=True) as log:
+        assert log.topic("t").end_offsets() == {0: 12}
+        send(log, 2, 10)
+        log.maintain("t", grace_ms=0)
+        consumer = log.consumer(auto_offset_reset="earliest")
+        consumer.assign([("t", 0)])
+        assert len(consumer.poll(1.0)) == 14
+        assert log.verify("t")[0].sound
+
+
+def test_what_a_filesystem_without_a_rename_can_not_do_is_left_undone(tmp_path: Path) -> None:
+    import offsetlog
+
+    url = f"dir::memory://{tmp_path.name}/log"
+    store = open_store(url, single_writer=True)
+    assert isinstance(store, LookThenWriteStore)
+    with offsetlog.open(url, single_writer=True) as log:
+        log.create_topic("t")
+        with log.producer() as producer:
+            for number in range(12):
+                producer.send("t", b"%d" % number).result()
+        done = log.maintain("t", grace_ms=0)[0]
+        assert done.new_segments == 1
+        assert bool(done.stubs) is store.replaces_at_once
+        assert log.verify("t")[0].sound
+
+
+@pytest.mark.parametrize("refuses", ["all", "to replace"])
+def test_a_rename_is_believed_when_it_was_seen(
+    tmp_path: Path, refuses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    plain = DirFileSystem.mv
+
+    def mv(self: Any, old: str, new: str, *rest: Any, **more: Any) -> None:
+        if refuses == "all" or self.exists(new):
+            raise OSError("no")
+        plain(self, old, new, *rest, **more)
+
+    monkeypatch.setattr(DirFileSystem, "mv", mv)
+    store = open_store(f"dir::file://{tmp_path}", single_writer=True)
+    assert isinstance(store, LookThenWriteStore)
+    assert not store.replaces_at_once
+    assert isinstance(store.offer(b"a", "f/a").put("f/a"), Committed)
+    store.put("f/a", b"b")
+    assert store.get("f/a") == b"b"
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["a"]
 
 
 def test_single_writer_changes_nothing_where_there_is_a_proven_way(tmp_path: Path) -> None:
