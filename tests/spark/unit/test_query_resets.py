@@ -11,6 +11,7 @@ from group_tools import GROUP, commit_by_hand, committed, reset, until
 from query_tools import ON_MEMORY_AND_DISK, log_of_orders
 
 from offsetlog.errors import StorageError
+from offsetlog.format.names import ROOT_FILE
 from offsetlog.group.requests import Expire
 from pyspark_offsetlog.logs import open_log
 from pyspark_offsetlog.options import Place
@@ -283,7 +284,9 @@ def test_a_reset_beyond_what_is_in_sight_is_no_reset_to_the_start(
     fill(log, "orders", {0: 3})
     query = running(root, **given)
     query.drain()
+    # What others see of the same log: it has its id.
     elsewhere = open_log(Place(fresh_root(), offsets_table=f"{root}/__consumer_offsets"))
+    elsewhere.store.put(ROOT_FILE, log.store.get(ROOT_FILE))
     elsewhere.create_topic("orders", partitions=2)
     elsewhere.create_topic("other")
     fill(elsewhere, "orders", {0: 9})
