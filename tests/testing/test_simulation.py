@@ -34,26 +34,28 @@ HISTORIES = int(os.environ.get("OFFSETLOG_HISTORIES", "40"))
 AT_MOST = max(150, HISTORIES)
 
 FIRST_SEEDS = {
+    "appends to condemned segments count": 15,
+    "appends to a deleted topic count": 4,
     "duplicates count": 6,
     "forgotten senders count": 14,
     "replaces with condemned segments count": 14,
     "stale replaces count": 6,
     "replaces of a deleted topic count": 6,
-    "a replace from before the memory counts": 9,
+    "a replace from before the memory counts": 17,
     "an old delete hits a new topic": 6,
     "no answer taken for a conflict": 2,
-    "two undecided entries of one app": 15,
+    "two undecided entries of one app": 26,
     "an abort deletes its segments": 8,
     "a retry with a fresh number": 8,
-    "a refusal denies a hidden landing": 15,
+    "a refusal denies a hidden landing": 12,
     "a forgotten sender looks nowhere": 14,
     "born anew at each retry": 14,
-    "a failed retry denies the first try": 2,
+    "a failed retry denies the first try": 170,
     "any rows under a caller's key": 2,
     "rows taken out whatever the fold said": 3,
-    "a list from a state before its collect": 3,
-    "an old plan read without comparing ids": 35,
-    "a stub taken for an empty result": 35,
+    "a list from a state before its collect": 1,
+    "an old plan read without comparing ids": 19,
+    "a stub taken for an empty result": 44,
 }
 """Where to look first: histories that found the bug when this was written. What a seed stands
 for may change with the code, so all others are looked at after it."""
