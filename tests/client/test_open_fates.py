@@ -74,7 +74,8 @@ def test_an_entry_that_landed_and_cannot_be_folded_yet_may_have_landed():
     assert values_of(handle) == [b"y", b"x"]
 
 
-def test_a_retry_that_fails_does_not_deny_what_the_first_try_landed():
+@pytest.mark.parametrize("denying", [False, True])
+def test_a_retry_that_fails_does_not_deny_what_the_first_try_landed(denying):
     """Segments are written again for a retry, and there the disk is full."""
     store, handle = topic()
     big = batch(b"x" * 300_000)
@@ -83,6 +84,11 @@ def test_a_retry_that_fails_does_not_deny_what_the_first_try_landed():
         send(handle, big, 1)
     store.put = _full  # type: ignore[method-assign]
     store.fail_reads = 1
+    if denying:
+        with planted("a failed retry denies the first try"), pytest.raises(StorageError) as error:
+            send(handle, big, 1)
+        assert not error.value.may_have_landed, "what the rule is for"
+        return
     with pytest.raises(StorageError) as error:
         send(handle, big, 1)
     assert error.value.may_have_landed
