@@ -67,9 +67,9 @@ class Author:
     def __init__(
         self, url: str, seed: int = 7, stored: bool = True, least: int = 1, **options: Any
     ) -> None:
-        from offsetlog.client.chain import Chain
-        from offsetlog.client.env import REAL
-        from offsetlog.client.stored_state import StoredState
+        from offsetlog.engine.env import REAL
+        from offsetlog.engine.topic.chain import Chain
+        from offsetlog.engine.topic.stored_state import StoredState
         from offsetlog.format.names import topic_folder
         from offsetlog.storage.counting import CountingStore
         from offsetlog.storage.open import open_store
@@ -100,9 +100,10 @@ class Author:
         """One entry whose segment is there; a time in its middle and the offset for it."""
         import pyarrow as pa
 
-        from offsetlog.format import rows, segments
+        from offsetlog.core.topic.entry import Part
+        from offsetlog.format import record_schema as rows
+        from offsetlog.format import segments
         from offsetlog.format.names import segment_name
-        from offsetlog.log.entry import Part
 
         self.time += 10_000  # later than any timestamp before it
         table = random_table(REAL_ROWS)
@@ -121,10 +122,10 @@ class Author:
         return wanted
 
     def _land(self, parts: tuple[Any, ...]) -> None:
+        from offsetlog.core.topic.entry import Append, Entry
+        from offsetlog.core.topic.fold import step
         from offsetlog.format import entries
         from offsetlog.format.names import EntryName
-        from offsetlog.log.entry import Append, Entry
-        from offsetlog.log.fold import step
 
         ids = self._source.bytes(24).hex()
         body = Append(
@@ -195,7 +196,7 @@ class Author:
         return sorted(int(p) for p in picked)
 
     def _part(self, partition: int, digits: str) -> Any:
-        from offsetlog.log.entry import Part, SegmentRef
+        from offsetlog.core.topic.entry import Part, SegmentRef
 
         records = int(self._sizes[self._used % len(self._sizes)])
         self._used += 1

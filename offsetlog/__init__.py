@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import (
+from offsetlog.errors import (
     CorruptLogError,
     FencedError,
     InvalidRequestError,
@@ -20,10 +20,10 @@ from .errors import (
     UnknownTopicError,
     UnsafeFilesystemError,
 )
-from .values import Record, RecordMetadata, TopicPartition
+from offsetlog.values import Record, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
-    from .client.log import Log
+    from offsetlog.client.log import Log
 
 __version__ = "0.1.0"
 
@@ -60,8 +60,8 @@ def open(  # noqa: A001
     a race: then only one program may ever write at a time. ``offsets_table`` puts the groups'
     positions elsewhere than in ``__consumer_offsets`` under the root: a path or a URL.
     """
-    from .client.log import Log
-    from .storage.open import open_store
+    from offsetlog.client.log import Log
+    from offsetlog.storage.open import open_store
 
     store = open_store(url, single_writer=single_writer, **storage_options)
     return Log(store, offsets_table=offsets_table)

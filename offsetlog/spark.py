@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_offsetlog.listener import LagListener, LagReport
+    from pyspark_offsetlog.about.listener import LagListener, LagReport
 
 __all__ = [
     "LagListener",
@@ -49,7 +49,7 @@ def session(
     loopback: set it where workers are elsewhere.
     What ``config`` says wins over all that is set here.
     """
-    from pyspark_offsetlog.session import build
+    from pyspark_offsetlog.runtime.session import build
 
     return build(app_name, master, delta, dict(config or {}))
 
@@ -62,7 +62,7 @@ def register(spark: SparkSession) -> None:
     that lacks it is an error. On Spark Connect this registers it from the client; the server's
     Python needs the package all the same.
     """
-    from pyspark_offsetlog.session import register_source
+    from pyspark_offsetlog.runtime.session import register_source
 
     register_source(spark)
 
@@ -96,7 +96,7 @@ def offsets(
     Live: a query made of it shows the facts of that moment; Delta holds one frame to what its
     first action saw (``frame.select("*")`` looks anew). Only a ``memory://`` root is copied.
     """
-    from pyspark_offsetlog import frames
+    from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
     return frames.offsets_frame(spark, place, group, delta)
@@ -116,7 +116,7 @@ def positions(
     kind, version``; ``kind`` says what the position rests on (``commit`` or ``reset``).
     Live: each action shows the present. Only a ``memory://`` root is copied.
     """
-    from pyspark_offsetlog import frames
+    from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
     return frames.table_frame(spark, place, "positions", group)
@@ -139,7 +139,7 @@ def lag(
     Live: each action looks at the log anew, which costs one small read for each partition that
     is behind; ``cache()`` holds one look. Only a ``memory://`` root is copied.
     """
-    from pyspark_offsetlog import frames
+    from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
     return frames.table_frame(spark, place, "lag", group)
@@ -151,7 +151,7 @@ def topics(spark: SparkSession, root: str, **storage_options: Any) -> DataFrame:
     Columns: ``topic, partition, beginning_offset, end_offset, records, bytes``.
     Live: each action shows the present. Only a ``memory://`` root is copied.
     """
-    from pyspark_offsetlog import frames
+    from pyspark_offsetlog.about import about_frames as frames
 
     return frames.table_frame(spark, frames.place_of(root, None, storage_options), "topics")
 
@@ -176,7 +176,7 @@ def views(
     In SQL alone, without Python:
     ``CREATE TEMPORARY VIEW lag USING offsetlog OPTIONS (path 's3://bucket/log', table 'lag')``.
     """
-    from pyspark_offsetlog import frames
+    from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
     return frames.make_views(spark, place, prefix, delta)
@@ -212,7 +212,7 @@ def watch_lag(
     up to what the query last saw of the log. A program with a listener on Spark Connect ends
     only after ``listener.stop()``.
     """
-    from pyspark_offsetlog.listener import LagListener
+    from pyspark_offsetlog.about.listener import LagListener
 
     listener = LagListener(
         spark, callback, root=root, queries=queries, history=history, **storage_options
@@ -223,7 +223,7 @@ def watch_lag(
 
 def __getattr__(name: str) -> Any:
     if name in ("LagListener", "LagReport"):
-        from pyspark_offsetlog import listener
+        from pyspark_offsetlog.about import listener
 
         return getattr(listener, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

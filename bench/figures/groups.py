@@ -35,11 +35,11 @@ def _log(url: str, partitions: int) -> Any:
 
 
 def _requests(groups: int, partitions: int) -> list[Any]:
-    from offsetlog.group.facts import OffsetAndMetadata
-    from offsetlog.group.requests import Commit
+    from offsetlog.core.group.facts import OffsetAndMetadata
+    from offsetlog.core.group.requests import CommitRequest
 
     said = {("orders", p): OffsetAndMetadata(1) for p in range(partitions)}
-    return [Commit(f"g{n}", None, 0, 0, said) for n in range(groups)]
+    return [CommitRequest(f"g{n}", None, 0, 0, said) for n in range(groups)]
 
 
 def _median_ms(work: Any, times: int) -> float:
@@ -57,7 +57,7 @@ class _Bare:
     def __init__(self, path: Path) -> None:
         from deltalake import DeltaTable
 
-        from offsetlog.format.fact_rows import SCHEMA
+        from offsetlog.format.facts_arrow import SCHEMA
 
         self._path = path
         self._table = DeltaTable.create(str(path), SCHEMA)
@@ -75,9 +75,9 @@ class _Bare:
 
 class _Commits:
     def __init__(self, work: Path, times: int) -> None:
-        from offsetlog.format.fact_rows import to_arrow
-        from offsetlog.group.decide import decide
-        from offsetlog.group.state import EMPTY
+        from offsetlog.core.group.decide import decide
+        from offsetlog.core.group.state import EMPTY
+        from offsetlog.format.facts_arrow import to_arrow
 
         self._times = times
         self._log = _log(f"file://{work}/log", WIDE)
@@ -179,10 +179,11 @@ def build(root: Path, commits: int) -> None:
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
-    from offsetlog.format import fact_rows
-    from offsetlog.group.facts import Fact
-    from offsetlog.storage import delta_offsets, open_store
-    from offsetlog.storage.open_offsets import open_offsets
+    from offsetlog.core.group.facts import Fact
+    from offsetlog.format import facts_arrow as fact_rows
+    from offsetlog.storage import open_store
+    from offsetlog.storage.delta import table as delta_offsets
+    from offsetlog.storage.offsets.open import open_offsets
 
     port = open_offsets(open_store(str(root)))
     port.create()
@@ -212,8 +213,8 @@ def build(root: Path, commits: int) -> None:
         DeltaTable(str(place)).create_checkpoint()
         for version in range(first, last - delta_offsets.LOGS_KEPT):
             (place / "_delta_log" / f"{version:020d}.json").unlink()
-    from offsetlog.group.fold import fold
-    from offsetlog.group.state import EMPTY
+    from offsetlog.core.group.fold import fold
+    from offsetlog.core.group.state import EMPTY
 
     news = port.read(-1)
     port.store_checkpoint(fold(EMPTY, news.facts, news.version))

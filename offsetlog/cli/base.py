@@ -15,17 +15,17 @@ from typing import Any
 
 import click
 
-from ..storage.open import parse_option
-from ..values import did_you_mean
-from .params import ParamType
-from .session import Session
+from offsetlog.cli.params import ParamType
+from offsetlog.cli.session import CliSession
+from offsetlog.storage.open import parse_option
+from offsetlog.values import did_you_mean
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def _noted(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
     def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
-        session = ctx.find_object(Session)
+        session = ctx.find_object(CliSession)
         if session is None or value is None or value is False or value == ():
             return
         if name == "storage":
@@ -97,7 +97,7 @@ class Command(click.Command):
         _write_examples(self.examples, formatter)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands under one word, with the global options too."""
 
     command_class = Command
@@ -133,7 +133,7 @@ class Group(click.Group):
 def need_command(ctx: click.Context) -> None:
     """For a group that does nothing by itself."""
     if ctx.invoked_subcommand is None:
-        assert isinstance(ctx.command, Group)
+        assert isinstance(ctx.command, CommandGroup)
         known = ", ".join(ctx.command.list_commands(ctx))
         raise click.UsageError(f"A command is missing. Known: {known}.", ctx)
 

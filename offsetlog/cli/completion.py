@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from .base import Command
+from offsetlog.cli.base import Command
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -27,7 +27,7 @@ def command(ctx: click.Context, shell: str) -> None:
     """
     from click.shell_completion import ShellComplete, get_completion_class
 
-    from .main import COMPLETE_VARIABLE, PROGRAM
+    from offsetlog.cli.main import COMPLETE_VARIABLE, PROGRAM
 
     kind = get_completion_class(shell)
     assert kind is not None

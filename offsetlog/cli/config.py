@@ -14,8 +14,8 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InvalidRequestError
-from ..values import did_you_mean
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import did_you_mean
 
 CONFIG_VARIABLE = "OFFSETLOG_CONFIG"
 PLACES = ("conf/offsetlog.toml", "offsetlog.toml")
@@ -23,12 +23,12 @@ KEYS = ("root", "storage")
 LARGEST = 1024 * 1024
 
 
-class Settings(NamedTuple):
+class FileSettings(NamedTuple):
     root: str | None = None
     storage: dict[str, Any] = {}  # noqa: RUF012
 
 
-def load(named: str | None) -> Settings:
+def load(named: str | None) -> FileSettings:
     """What the settings file says; nothing if there is none."""
     path = os.environ.get(CONFIG_VARIABLE) or None if named is None else named
     if path is not None:
@@ -36,10 +36,10 @@ def load(named: str | None) -> Settings:
     for place in PLACES:
         if Path(place).is_file():
             return read(Path(place))
-    return Settings()
+    return FileSettings()
 
 
-def read(path: Path) -> Settings:
+def read(path: Path) -> FileSettings:
     import tomllib
 
     try:
@@ -72,4 +72,4 @@ def read(path: Path) -> Settings:
         raise InvalidRequestError(
             f"In {path} storage is not a table.", "Write [storage], and its options below it."
         )
-    return Settings(root, storage)
+    return FileSettings(root, storage)

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import OffsetOutOfRangeError
-from .base import Command
-from .group_consume import GroupReading, check_start
-from .params import TOPIC, Duration, OffsetOrTime, Separator, Start, Whole
-from .session import Session, pass_session
+from offsetlog.cli.base import Command
+from offsetlog.cli.group_consume import GroupReading, check_start
+from offsetlog.cli.params import TOPIC, ConsumeFrom, Duration, OffsetOrTime, Separator, Whole
+from offsetlog.cli.session import CliSession, pass_session
+from offsetlog.errors import OffsetOutOfRangeError
 
 if TYPE_CHECKING:
-    from ..client.consumer import Consumer
-    from ..client.log import Log
-    from ..values import Record
+    from offsetlog.client.consumer import Consumer
+    from offsetlog.client.log import Log
+    from offsetlog.values import Record
 
 POLL_RECORDS = 2000
 FOLLOW_SECONDS = 0.5
@@ -71,9 +71,9 @@ REMOTE_INTERVAL_MS = 500
 )  # fmt: skip
 @pass_session
 def command(
-    session: Session,
+    session: CliSession,
     topic: str,
-    start: Start,
+    start: ConsumeFrom,
     partitions: tuple[int, ...],
     most: int | None,
     follow: bool,
@@ -118,7 +118,7 @@ def command(
         _print(batches, show, most)
 
 
-def _consumer(log: Log, topic: str, start: Start, partitions: Sequence[int]) -> Consumer:
+def _consumer(log: Log, topic: str, start: ConsumeFrom, partitions: Sequence[int]) -> Consumer:
     """A consumer that stands where it was asked to."""
     interval = LOCAL_INTERVAL_MS if log.store.is_local else REMOTE_INTERVAL_MS
     policy = "latest" if start.kind == "latest" else "earliest"

@@ -19,7 +19,7 @@ from offsetlog.cli.base import Command
 from offsetlog.cli.failures import FAILED, say
 from offsetlog.cli.output import print_json, print_table
 from offsetlog.cli.params import Whole
-from offsetlog.cli.session import Session, pass_session
+from offsetlog.cli.session import CliSession, pass_session
 
 if TYPE_CHECKING:
     from offsetlog.demo.reckoning import Finding
@@ -52,7 +52,7 @@ SECONDS = 20.0
 @click.pass_context
 def command(
     ctx: click.Context,
-    session: Session,
+    session: CliSession,
     seconds: float,
     spark: bool | None,
     producers: int,
@@ -107,7 +107,7 @@ def command(
         ctx.exit(FAILED)
 
 
-def _show(session: Session, findings: list[Finding], folder: Path, keep: bool) -> None:
+def _show(session: CliSession, findings: list[Finding], folder: Path, keep: bool) -> None:
     if session.json:
         print_json([finding._asdict() for finding in findings])
         return

@@ -18,17 +18,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from offsetlog.cli.base import Command
+from offsetlog.cli.doctor_spark import SparkCheck, spark_checks
+from offsetlog.cli.failures import FAILED, say
+from offsetlog.cli.output import print_json, print_table, progress
+from offsetlog.cli.params import Whole
+from offsetlog.cli.session import CliSession, RootAddress, pass_session
 from offsetlog.environment import MISSING, java
 
-from .base import Command
-from .doctor_spark import SparkCheck, spark_checks
-from .failures import FAILED, say
-from .output import print_json, print_table, progress
-from .params import Whole
-from .session import Place, Session, pass_session
-
 if TYPE_CHECKING:
-    from ..testing.report import Report
+    from offsetlog.testing.report import Report
 
 NEEDED = ("pyarrow", "fsspec", "numpy", "xxhash")
 USED_FOR = {
@@ -42,7 +41,7 @@ USED_FOR = {
 }
 
 
-class Fact(NamedTuple):
+class DoctorFact(NamedTuple):
     """One line about this machine."""
 
     what: str
@@ -70,7 +69,7 @@ class Fact(NamedTuple):
 @pass_session
 @click.pass_context
 def command(
-    ctx: click.Context, session: Session, processes: int, rounds: int, seconds: float
+    ctx: click.Context, session: CliSession, processes: int, rounds: int, seconds: float
 ) -> None:
     """Find out whether the root's filesystem is fit for a log, and how fast it is.
 
@@ -83,7 +82,7 @@ def command(
     facts = machine()
     spark = spark_checks(java())
     with progress("Checking") as show:
-        from ..testing import check_store
+        from offsetlog.testing import check_store
 
         report = _in_scratch(
             place,
@@ -115,10 +114,10 @@ def command(
         ctx.exit(FAILED)
 
 
-def _in_scratch(place: Place, check: Callable[[str], Report]) -> Report:
+def _in_scratch(place: RootAddress, check: Callable[[str], Report]) -> Report:
     """Run a check on a new folder under the root, and leave nothing of it."""
-    from ..errors import OffsetLogError
-    from ..storage.open import open_store
+    from offsetlog.errors import OffsetLogError
+    from offsetlog.storage.open import open_store
 
     name = f"_doctor-{os.urandom(6).hex()}"
     try:
@@ -133,7 +132,7 @@ def _in_scratch(place: Place, check: Callable[[str], Report]) -> Report:
             store.close()
 
 
-def _show_machine(facts: list[Fact], spark: list[SparkCheck]) -> None:
+def _show_machine(facts: list[DoctorFact], spark: list[SparkCheck]) -> None:
     print_table(("MACHINE", "FOUND", "NEEDED FOR"), facts)
     click.echo()
     if spark:
@@ -171,11 +170,11 @@ def _show(report: Report, fit: bool, rounds: int) -> None:
 # --- this machine ------------------------------------------------------------------------------
 
 
-def machine() -> list[Fact]:
-    facts = [Fact("python", platform.python_version(), "everything")]
-    facts += [Fact(name, _version(name), "everything") for name in NEEDED]
-    facts += [Fact(name, _version(name), use) for name, use in USED_FOR.items()]
-    return [*facts, Fact("java", java(), "Spark (17 or newer)")]
+def machine() -> list[DoctorFact]:
+    facts = [DoctorFact("python", platform.python_version(), "everything")]
+    facts += [DoctorFact(name, _version(name), "everything") for name in NEEDED]
+    facts += [DoctorFact(name, _version(name), use) for name, use in USED_FOR.items()]
+    return [*facts, DoctorFact("java", java(), "Spark (17 or newer)")]
 
 
 def _version(package: str) -> str:

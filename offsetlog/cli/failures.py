@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import InvalidRequestError, OffsetLogError
+from offsetlog.errors import InvalidRequestError, OffsetLogError
 
 if TYPE_CHECKING:
-    from .session import Session
+    from offsetlog.cli.session import CliSession
 
 OK = 0
 FAILED = 1
@@ -67,7 +67,7 @@ def _usage(error: click.UsageError) -> str:
     return f"{text} See '{error.ctx.command_path} --help'."
 
 
-def quiet_warnings(session: Session) -> None:
+def quiet_warnings(session: CliSession) -> None:
     """Show warnings of ours as one line each, and others only to those who debug."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, *rest: object) -> None:

@@ -17,14 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..errors import FencedError, InvalidRequestError
-from .failures import say
-from .params import Start
+from offsetlog.cli.failures import say
+from offsetlog.cli.params import ConsumeFrom
+from offsetlog.errors import FencedError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from ..client.consumer import Consumer
-    from ..client.log import Log
-    from ..values import Record, TopicPartition
+    from offsetlog.client.consumer import Consumer
+    from offsetlog.client.log import Log
+    from offsetlog.values import Record, TopicPartition
 
 COMMIT_SECONDS = 5.0
 POLL_SECONDS = 0.2
@@ -33,7 +33,7 @@ WAIT_SECONDS = 10.0
 """How long a worker that gets no partition waits for one, without ``--follow``."""
 
 
-def check_start(start: Start) -> str:
+def check_start(start: ConsumeFrom) -> str:
     """The reset policy for ``--from``."""
     if start.kind not in ("earliest", "latest"):
         raise InvalidRequestError(
@@ -98,7 +98,7 @@ class GroupReading:
 
     def _reached(self, batch: list[Record]) -> dict[TopicPartition, tuple[int, int]]:
         """What may be committed once the batch is printed."""
-        from ..values import TopicPartition
+        from offsetlog.values import TopicPartition
 
         parts = {TopicPartition(record.topic, record.partition) for record in batch}
         consumer = self.consumer

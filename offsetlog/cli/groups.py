@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InvalidRequestError
-from .base import Command, Group, need_command
-from .failures import say
-from .output import print_json, print_table
-from .params import TopicPartitions
-from .session import Session, pass_session
+from offsetlog.cli.base import Command, CommandGroup, need_command
+from offsetlog.cli.failures import say
+from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.params import TopicPartitions
+from offsetlog.cli.session import CliSession, pass_session
+from offsetlog.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from ..client.group_views import GroupInfo, ResetPlan
+    from offsetlog.client.notebook_html import GroupInfo, ResetPlan
 
 
 @click.group(
     "groups",
-    cls=Group,
+    cls=CommandGroup,
     examples="""
     $ offsetlog groups list
     $ offsetlog groups describe billing
@@ -48,7 +48,7 @@ def command(ctx: click.Context) -> None:
     """,
 )
 @pass_session
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """List the groups of the root."""
     with session.open() as log:
         infos = log.groups().infos
@@ -71,7 +71,7 @@ def list_(session: Session) -> None:
 @click.option("--members", is_flag=True, help="Show the members and what each of them holds.")
 @click.option("--state", "state", is_flag=True, help="Show the state of the group.")
 @pass_session
-def describe(session: Session, group: str, members: bool, state: bool) -> None:
+def describe(session: CliSession, group: str, members: bool, state: bool) -> None:
     """Show how far a group has read, and how far behind it is.
 
     CURRENT-OFFSET is the next offset that the group reads. LAG is in records, LAG-SECONDS the age
@@ -150,7 +150,7 @@ def _print_members(told: GroupInfo) -> None:
 )
 @click.argument("group", metavar="GROUP")
 @pass_session
-def delete(session: Session, group: str) -> None:
+def delete(session: CliSession, group: str) -> None:
     """Delete a group that has no members, with all its positions."""
     with session.open() as log:
         log.group(group).delete()
@@ -174,7 +174,7 @@ def delete(session: Session, group: str) -> None:
 )  # fmt: skip
 @pass_session
 def delete_offsets(
-    session: Session, group: str, topics: tuple[tuple[str, tuple[int, ...] | None], ...]
+    session: CliSession, group: str, topics: tuple[tuple[str, tuple[int, ...] | None], ...]
 ) -> None:
     """Delete a group's positions in a topic that no member of it reads."""
     with session.open() as log:
@@ -216,7 +216,7 @@ def delete_offsets(
 @click.option("--export", is_flag=True, help="Print the new positions as CSV.")
 @pass_session
 def reset(
-    session: Session,
+    session: CliSession,
     /,
     group: str,
     topics: tuple[tuple[str, tuple[int, ...] | None], ...],
@@ -232,7 +232,7 @@ def reset(
     that is not there yet is made, as by Kafka's tool.
     Targets outside of what a partition holds are clamped to it, with a warning.
     """
-    from ..group.reset import choose_scenario
+    from offsetlog.core.group.reset import choose_scenario
 
     if dry_run and execute:
         raise InvalidRequestError("--dry-run and --execute don't go together.", "Give one of them.")
@@ -242,7 +242,7 @@ def reset(
     if not topics and not all_topics and path is None:
         raise InvalidRequestError("No topic was named.", "Give --topic TOPIC, or --all-topics.")
     if path is not None:
-        from ..client.groups import read_text
+        from offsetlog.client.group import read_text
 
         scenarios["from_file"] = read_text(path)
     scenario = choose_scenario(group, scenarios)
@@ -265,7 +265,7 @@ def _merged(
     return list(out.items())
 
 
-def _show(session: Session, plan: ResetPlan, export: bool) -> None:
+def _show(session: CliSession, plan: ResetPlan, export: bool) -> None:
     if export:
         click.echo(plan.to_csv(), nl=False)
         return

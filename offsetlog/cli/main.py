@@ -18,10 +18,10 @@ from collections.abc import Sequence
 
 import click
 
-from .. import __version__
-from .base import Command, Group
-from .failures import FAILED, INTERRUPTED, OK, explain, quiet_warnings, say
-from .session import Session
+from offsetlog import __version__
+from offsetlog.cli.base import Command, CommandGroup
+from offsetlog.cli.failures import FAILED, INTERRUPTED, OK, explain, quiet_warnings, say
+from offsetlog.cli.session import CliSession
 
 PROGRAM = "offsetlog"
 COMPLETE_VARIABLE = "_OFFSETLOG_COMPLETE"
@@ -42,7 +42,7 @@ COMMANDS = {
 """Command -> the module of this package that holds it, as ``command``."""
 
 
-class Program(Group):
+class Program(CommandGroup):
     """The program itself; its commands are imported one by one."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -53,7 +53,7 @@ class Program(Group):
         if module is None:
             return None
         found = importlib.import_module(f"{__package__}.{module}").command
-        assert isinstance(found, Command | Group)
+        assert isinstance(found, Command | CommandGroup)
         return found
 
 
@@ -81,7 +81,7 @@ def program(ctx: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit status."""
-    session = Session()
+    session = CliSession()
     completing = os.environ.get(COMPLETE_VARIABLE)
     if completing:
         from click.shell_completion import shell_complete
@@ -108,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
 
 
-def _run(given: list[str], session: Session) -> int:
+def _run(given: list[str], session: CliSession) -> int:
     try:
         with program.make_context(PROGRAM, given, obj=session) as ctx:
             program.invoke(ctx)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from .base import Command
-from .output import print_json, print_table, progress
-from .params import TOPIC, Duration
-from .session import Session, pass_session
+from offsetlog.cli.base import Command
+from offsetlog.cli.output import print_json, print_table, progress
+from offsetlog.cli.params import TOPIC, Duration
+from offsetlog.cli.session import CliSession, pass_session
 
 DAY = "24h"
 
@@ -30,7 +30,7 @@ DAY = "24h"
     help="Positions go of a group that had no member and no commit for so long.",
 )  # fmt: skip
 @pass_session
-def command(session: Session, topic: str | None, grace: int, offsets_retention: int) -> None:
+def command(session: CliSession, topic: str | None, grace: int, offsets_retention: int) -> None:
     """Look after a topic, or all: retention, large files from small ones, freed space.
 
     Run it from time to time, from anywhere, also while others read and write; twice at once

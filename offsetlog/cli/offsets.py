@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from .base import Command
-from .output import print_json
-from .params import TOPIC, Start, Time
-from .session import Session, pass_session
+from offsetlog.cli.base import Command
+from offsetlog.cli.output import print_json
+from offsetlog.cli.params import TOPIC, ConsumeFrom, Time
+from offsetlog.cli.session import CliSession, pass_session
 
 
 @click.command(
@@ -25,7 +25,7 @@ from .session import Session, pass_session
     metavar="earliest|latest|TIMESTAMP", help="Milliseconds since 1970, or ISO 8601.",
 )  # fmt: skip
 @pass_session
-def command(session: Session, topic: str, when: Start) -> None:
+def command(session: CliSession, topic: str, when: ConsumeFrom) -> None:
     """Print TOPIC:PARTITION:OFFSET for each partition.
 
     'latest' is the next offset that a partition will give, 'earliest' the first that it holds.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..errors import InvalidRequestError
-from ..group.times import parse_datetime, parse_duration
-from ..values import MAX_OFFSET
+from offsetlog.core.times import parse_datetime, parse_duration
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import MAX_OFFSET
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -31,15 +31,15 @@ _SPANS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w":
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
-class Start(NamedTuple):
+class ConsumeFrom(NamedTuple):
     """Where to begin: ``earliest``, ``latest``, ``offset`` or ``time``, and its number."""
 
     kind: str
     number: int = 0
 
 
-EARLIEST = Start("earliest")
-LATEST = Start("latest")
+EARLIEST = ConsumeFrom("earliest")
+LATEST = ConsumeFrom("latest")
 
 
 class _Param(ParamType):
@@ -81,16 +81,16 @@ class OffsetOrTime(_Param):
 
     name = "earliest|latest|OFFSET|TIMESTAMP"
 
-    def parse(self, text: str) -> Start:
+    def parse(self, text: str) -> ConsumeFrom:
         if text in ("earliest", "latest"):
-            return Start(text)
+            return ConsumeFrom(text)
         if _WHOLE.fullmatch(text):
             number = int(text)
             if not 0 <= number <= MAX_OFFSET:
                 raise ValueError(f"{text} is not an offset: they start at 0.")
-            return Start("offset", number)
+            return ConsumeFrom("offset", number)
         try:
-            return Start("time", _time(text))
+            return ConsumeFrom("time", _time(text))
         except ValueError:
             raise ValueError(
                 f"{text!r} is not 'earliest', 'latest', an offset, a time in ISO 8601 such as "
@@ -103,13 +103,13 @@ class Time(_Param):
 
     name = "earliest|latest|TIMESTAMP"
 
-    def parse(self, text: str) -> Start:
+    def parse(self, text: str) -> ConsumeFrom:
         if text in ("earliest", "-2"):
             return EARLIEST
         if text in ("latest", "-1"):
             return LATEST
         try:
-            return Start("time", _time(text))
+            return ConsumeFrom("time", _time(text))
         except ValueError as error:
             raise ValueError(f"{error} 'earliest' and 'latest' are allowed too.") from None
 
@@ -219,9 +219,9 @@ class TopicName(ParamType):
     ) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        from .session import Session
+        from offsetlog.cli.session import CliSession
 
-        session = ctx.find_object(Session)
+        session = ctx.find_object(CliSession)
         if session is None:
             return []
         try:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from ..errors import InvalidRequestError, OffsetLogError, UnknownTopicError
-from .base import Command
-from .output import print_json
-from .params import TOPIC, Separator, Whole
-from .session import Session, pass_session
+from offsetlog.cli.base import Command
+from offsetlog.cli.output import print_json
+from offsetlog.cli.params import TOPIC, Separator, Whole
+from offsetlog.cli.session import CliSession, pass_session
+from offsetlog.errors import InvalidRequestError, OffsetLogError, UnknownTopicError
 
 if TYPE_CHECKING:
-    from ..client.batches import SendFuture
-    from ..client.producer import Producer
+    from offsetlog.client.producer import Producer
+    from offsetlog.engine.append.send_buffer import SendFuture
 
 CHUNK_BYTES = 65_536
 CHUNKS_BEHIND = 8
@@ -39,7 +39,7 @@ NO_READER = 141
 Headers = list[tuple[str, bytes | None]]
 
 
-class Shape(NamedTuple):
+class LineFormat(NamedTuple):
     """How a line holds headers, key and value."""
 
     key: bytes | None
@@ -179,7 +179,7 @@ class Answers(threading.Thread):
 @click.option("--null-marker", metavar="TEXT", help="A key or value that is just this is null.")
 @pass_session
 def command(
-    session: Session,
+    session: CliSession,
     topic: str,
     path: str | None,
     partition: int | None,
@@ -200,7 +200,7 @@ def command(
     """
     session.broken_pipe_status = NO_READER
     null = None if null_marker is None else null_marker.encode("utf-8", "surrogateescape")
-    shape = Shape(
+    shape = LineFormat(
         key_separator, parse_headers, headers_delimiter, headers_separator, headers_key_separator,
         null,
     )  # fmt: skip
@@ -243,7 +243,12 @@ class _Sending:
     """One run over the lines of a source."""
 
     def __init__(
-        self, producer: Producer, topic: str, partition: int | None, shape: Shape, answers: Answers
+        self,
+        producer: Producer,
+        topic: str,
+        partition: int | None,
+        shape: LineFormat,
+        answers: Answers,
     ) -> None:
         self._producer = producer
         self._topic = topic

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import click
 
-from .base import Command, Group, need_command
-from .output import print_json, print_table
-from .params import TOPIC, PartitionOffsets
-from .session import Session, pass_session
+from offsetlog.cli.base import Command, CommandGroup, need_command
+from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.params import TOPIC, PartitionOffsets
+from offsetlog.cli.session import CliSession, pass_session
 
 
 @click.group(
     "records",
-    cls=Group,
+    cls=CommandGroup,
     examples="""
     $ offsetlog records delete orders --before 0:120,1:80
     """,
@@ -37,7 +37,7 @@ def command(ctx: click.Context) -> None:
     help="The first offset to keep of each partition; -1 deletes all that it holds now.",
 )  # fmt: skip
 @pass_session
-def delete(session: Session, topic: str, before: dict[int, int]) -> None:
+def delete(session: CliSession, topic: str, before: dict[int, int]) -> None:
     """Delete the records of partitions that lie before an offset.
 
     They are gone for readers at once; 'offsetlog maintain' frees their space. Prints where each

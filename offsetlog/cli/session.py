@@ -15,22 +15,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ..errors import InvalidRequestError
+from offsetlog.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from ..client.log import Log
+    from offsetlog.client.log import Log
 
 ROOT_VARIABLE = "OFFSETLOG_ROOT"
 
 
-class Place(NamedTuple):
+class RootAddress(NamedTuple):
     """A root, and what its filesystem must be told."""
 
     url: str
     storage: dict[str, Any]
 
 
-class Session:
+class CliSession:
     """Filled by the global options while the command line is read."""
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class Session:
         self.broken_pipe_status = 0
         """A reader that had enough is no failure; a command that writes records says otherwise."""
 
-    def place(self) -> Place:
+    def place(self) -> RootAddress:
         """Where the log is."""
-        from .config import load
+        from offsetlog.cli.config import load
 
         if self.root == "":
             raise InvalidRequestError("--root is empty.", "Give a path or a URL, or leave it out.")
@@ -59,7 +59,7 @@ class Session:
                 "conf/offsetlog.toml.",
             )
         stored = settings.storage if given is None or settings.root is None else {}
-        return Place(url, {**stored, **self.storage})
+        return RootAddress(url, {**stored, **self.storage})
 
     def open(self) -> Log:
         """The log; to be closed, or used in a ``with`` block."""
@@ -83,4 +83,4 @@ def _check_names(storage: dict[str, Any]) -> None:
             )
 
 
-pass_session = click.make_pass_decorator(Session)
+pass_session = click.make_pass_decorator(CliSession)

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..errors import InvalidRequestError, TopicExistsError, UnknownTopicError
-from .base import Command, Group, need_command
-from .output import print_json, print_table
-from .params import TOPIC, KeyValue, Whole
-from .session import Session, pass_session
+from offsetlog.cli.base import Command, CommandGroup, need_command
+from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.params import TOPIC, KeyValue, Whole
+from offsetlog.cli.session import CliSession, pass_session
+from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
 
 if TYPE_CHECKING:
-    from ..client.log import Log
-    from ..client.views import TopicInfo
+    from offsetlog.client.log import Log
+    from offsetlog.client.topic import TopicInfo
 
 
 @click.group(
     "topics",
-    cls=Group,
+    cls=CommandGroup,
     examples="""
     $ offsetlog topics create payments --partitions 3 --config retention.ms=86400000
     $ offsetlog topics list
@@ -58,7 +58,7 @@ def _settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
 @click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
 @pass_session
 def create(
-    session: Session,
+    session: CliSession,
     topic: str,
     partitions: int,
     settings: tuple[tuple[str, str], ...],
@@ -100,7 +100,7 @@ def _partitions(told: TopicInfo) -> str:
     """,
 )
 @pass_session
-def list_(session: Session) -> None:
+def list_(session: CliSession) -> None:
     """List the topics of the root."""
     with session.open() as log:
         infos = log.topics().infos
@@ -130,7 +130,7 @@ def _summary(told: TopicInfo) -> dict[str, Any]:
 )
 @click.argument("topics", metavar="[NAME]...", nargs=-1, type=TOPIC)
 @pass_session
-def describe(session: Session, topics: tuple[str, ...]) -> None:
+def describe(session: CliSession, topics: tuple[str, ...]) -> None:
     """Show the partitions and settings of topics; of all if none is named.
 
     BEGINNING is the first offset that a partition holds, END the next one it will give. BYTES
@@ -185,7 +185,7 @@ def _describe(told: TopicInfo) -> None:
 @click.option("--unset", multiple=True, metavar="K", help="A setting to put back to its default.")
 @pass_session
 def alter(
-    session: Session,
+    session: CliSession,
     topic: str,
     partitions: int | None,
     settings: tuple[tuple[str, str], ...],
@@ -222,7 +222,7 @@ def alter(
 @click.option("--yes", is_flag=True, help="Don't ask before a purge.")
 @click.option("--if-exists", is_flag=True, help="It is no error if there is no such topic.")
 @pass_session
-def delete(session: Session, topic: str, purge: bool, yes: bool, if_exists: bool) -> None:
+def delete(session: CliSession, topic: str, purge: bool, yes: bool, if_exists: bool) -> None:
     """Delete a topic.
 
     Its history stays, so that a topic that is created again under its name goes on with new

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from .base import Command
-from .failures import FAILED, say
-from .output import print_json, print_table, progress
-from .params import TOPIC
-from .session import Session, pass_session
+from offsetlog.cli.base import Command
+from offsetlog.cli.failures import FAILED, say
+from offsetlog.cli.output import print_json, print_table, progress
+from offsetlog.cli.params import TOPIC
+from offsetlog.cli.session import CliSession, pass_session
 
 
 @click.command(
@@ -22,7 +22,7 @@ from .session import Session, pass_session
 @click.argument("topic", metavar="[TOPIC]", type=TOPIC, required=False)
 @pass_session
 @click.pass_context
-def command(ctx: click.Context, session: Session, topic: str | None) -> None:
+def command(ctx: click.Context, session: CliSession, topic: str | None) -> None:
     """Check every promise on what is stored, of a topic or of all.
 
     Every file is read: the history has no hole, offsets tile, each file is there with its

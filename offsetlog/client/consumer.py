@@ -21,22 +21,22 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from ..errors import (
+from offsetlog.client.consumer_settings import check_policy, check_whole, group_settings
+from offsetlog.client.seeking import Seeking
+from offsetlog.client.to_records import to_records
+from offsetlog.client.topic import as_partition
+from offsetlog.core.topic.plan import check_partition
+from offsetlog.engine.group.committer import WorkerHost
+from offsetlog.engine.group.group_member import Callbacks, Rebalanced, Worker
+from offsetlog.engine.topic.cursor import Cursor, Positions, Rows
+from offsetlog.errors import (
     InvalidRequestError,
     NoOffsetForGroupError,
     OffsetLogError,
     OffsetOutOfRangeError,
 )
-from ..log.fetch import check_partition
-from ..storage import forks
-from ..values import Record, TopicPartition
-from .committer import WorkerHost
-from .consumer_settings import check_policy, check_whole, group_settings
-from .cursor import Cursor, Positions, Rows
-from .records import to_records
-from .seeking import Seeking
-from .views import as_partition
-from .worker import Callbacks, Rebalanced, Worker
+from offsetlog.storage import forks
+from offsetlog.values import Record, TopicPartition
 
 LOCAL_PAUSE = 0.002
 REMOTE_PAUSE = 0.1

@@ -8,10 +8,10 @@ Rules of this module:
 
 from __future__ import annotations
 
-from ..errors import InvalidRequestError
-from ..values import check_name
-from .committer import Settings
-from .pulse import Timing
+from offsetlog.engine.group.committer import Settings
+from offsetlog.engine.group.heartbeats import HeartbeatTiming
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import check_name
 
 POLICIES = ("earliest", "latest", "none")
 SHORTEST_SESSION_MS = 300
@@ -44,7 +44,7 @@ def _check_client(name: object) -> None:
         check_name(name, "client_id")
 
 
-def _timing(session: int, heartbeat: int | None, max_poll: int) -> Timing:
+def _timing(session: int, heartbeat: int | None, max_poll: int) -> HeartbeatTiming:
     check_whole("session_timeout_ms", session)
     check_whole("max_poll_interval_ms", max_poll)
     if session < SHORTEST_SESSION_MS:
@@ -58,7 +58,7 @@ def _timing(session: int, heartbeat: int | None, max_poll: int) -> Timing:
             f"heartbeat_interval_ms is {beat}, with a session timeout of {session} ms.",
             "It is at most a third of the session timeout.",
         )
-    return Timing(session, beat, max_poll)
+    return HeartbeatTiming(session, beat, max_poll)
 
 
 def group_settings(

@@ -23,43 +23,45 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any
 
-from ..errors import (
+from offsetlog.client.consumer import Consumer
+from offsetlog.client.group import Group
+from offsetlog.client.notebook_html import GroupList, GroupSummary
+from offsetlog.client.producer import Producer
+from offsetlog.client.topic import Topic, TopicInfo, TopicList, info
+from offsetlog.core import strict_json
+from offsetlog.core.group.state import status
+from offsetlog.core.topic.state import EMPTY_STATE, TopicState
+from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
+from offsetlog.engine.env import REAL, Env
+from offsetlog.engine.group.heartbeats import Heartbeats
+from offsetlog.engine.group.offsets_table import OffsetsTable
+from offsetlog.engine.pool import Pool
+from offsetlog.engine.topic import lifecycle as admin
+from offsetlog.engine.topic import purge
+from offsetlog.engine.topic.open_topic import OpenTopic, unknown_topic
+from offsetlog.engine.topic.purge import Contents, PurgePlan, check_free, check_surroundings
+from offsetlog.engine.upkeep.maintenance import GRACE_MS, Maintained, Maintenance
+from offsetlog.engine.upkeep.offsets_maintenance import (
+    DEFAULT_RETENTION_MINUTES,
+    OffsetsMaintained,
+    check_retention,
+    maintain_offsets,
+)
+from offsetlog.engine.upkeep.verify import TopicReport, verify_topic
+from offsetlog.errors import (
     CorruptLogError,
     InvalidRequestError,
     OffsetLogError,
     StorageError,
     UnknownTopicError,
 )
-from ..format import FORMAT_VERSION, names, strict_json
-from ..group.state import status
-from ..log.state import EMPTY_STATE, State
-from ..storage import forks
-from ..storage.open_offsets import FOLDER as OFFSETS_FOLDER
-from ..storage.open_offsets import open_offsets
-from ..storage.ports import Committed, Conflict, Store
-from ..storage.probe import probe_store
-from ..values import check_name
-from . import admin, purge
-from .appender import BUFFER_BYTES, Appender
-from .consumer import Consumer
-from .env import REAL, Env
-from .group_views import GroupList, GroupSummary
-from .groups import Group
-from .handle import TopicHandle, unknown_topic
-from .maintenance import GRACE_MS, Maintained, Maintenance
-from .offsets_maintenance import (
-    DEFAULT_RETENTION_MINUTES,
-    OffsetsMaintained,
-    check_retention,
-    maintain_offsets,
-)
-from .offsets_table import OffsetsTable
-from .pool import Pool
-from .producer import Producer
-from .pulse import Pulses
-from .purge import Contents, PurgePlan, check_free, check_surroundings
-from .verify import Report, verify_topic
-from .views import Topic, TopicInfo, TopicList, info
+from offsetlog.format import FORMAT_VERSION, names
+from offsetlog.storage import forks
+from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
+from offsetlog.storage.offsets.open import open_offsets
+from offsetlog.storage.probe import probe_store
+from offsetlog.storage.store import Committed, Conflict, Store
+from offsetlog.values import check_name
 
 POOL_THREADS = 16
 
@@ -77,8 +79,8 @@ class Log:
         self.store = store
         self.env = env
         self._buffer_bytes = buffer_bytes
-        self._handles: dict[str, TopicHandle] = {}
-        self._appenders: dict[str, Appender] = {}
+        self._handles: dict[str, OpenTopic] = {}
+        self._appenders: dict[str, GroupCommit] = {}
         self._lock = threading.RLock()
         self._made_in = forks.process()
         self._pool = Pool(POOL_THREADS, thread_name_prefix="offsetlog")
@@ -87,7 +89,7 @@ class Log:
         self._root_was_seen = False
         self._offsets_place = offsets_table
         self._offsets: OffsetsTable | None = None
-        self._pulses: Pulses | None = None
+        self._pulses: Heartbeats | None = None
         self._closed = False
 
     @property
@@ -236,7 +238,7 @@ class Log:
         found = purge.contents(self.store, folder)
         return PurgePlan(name, f"{self.url}/{folder}", records, found)
 
-    def _look_before_purge(self, handle: TopicHandle) -> State | None:
+    def _look_before_purge(self, handle: OpenTopic) -> TopicState | None:
         """The topic's state; None if it can't be read: then nobody can use the topic, and its
         files may go all the same."""
         try:
@@ -280,10 +282,10 @@ class Log:
         handle.state()
         return Topic(handle)
 
-    def _look_at_all(self) -> tuple[list[TopicHandle], dict[str, OffsetLogError]]:
+    def _look_at_all(self) -> tuple[list[OpenTopic], dict[str, OffsetLogError]]:
         """Of every topic that was ever created, deleted ones too; freshly looked at. And what is
         wrong with those that can't be read, by their folders: they must not hide the others."""
-        found: list[TopicHandle] = []
+        found: list[OpenTopic] = []
         broken: dict[str, OffsetLogError] = {}
         for folder in sorted(filter(names.is_topic_folder, self.store.folders(""))):
             try:
@@ -295,15 +297,15 @@ class Log:
                     found.append(handle)
         return found, broken
 
-    def _look_at(self, folder: str) -> TopicHandle | None:
+    def _look_at(self, folder: str) -> OpenTopic | None:
         with self._lock:
             known = next((h for h in self._handles.values() if h.chain.folder == folder), None)
-        handle = known or TopicHandle(self.store, folder, self.env, self._pool)
+        handle = known or OpenTopic(self.store, folder, self.env, self._pool)
         try:
             handle.chain.check_place()
         except UnknownTopicError:
             # Another chain took the folder since. Those who still hold the handle are told so.
-            handle = TopicHandle(self.store, folder, self.env, self._pool)
+            handle = OpenTopic(self.store, folder, self.env, self._pool)
             handle.name = handle.raw_state().topic or folder
         state = handle.raw_state()
         if not state.tip:
@@ -313,7 +315,7 @@ class Log:
             handle.raw_state()
         return handle
 
-    def topic_handle(self, name: str) -> TopicHandle:
+    def topic_handle(self, name: str) -> OpenTopic:
         """The one handle of a topic, which need not exist."""
         check_name(name)
         self._open()
@@ -321,20 +323,20 @@ class Log:
             handle = self._handles.get(name)
         return handle if handle is not None else self._fresh_handle(name)
 
-    def _fresh_handle(self, name: str) -> TopicHandle:
+    def _fresh_handle(self, name: str) -> OpenTopic:
         with self._lock:
             handle = self._handles.get(name)
             if handle is None:
-                handle = TopicHandle(self.store, name, self.env, self._pool)
+                handle = OpenTopic(self.store, name, self.env, self._pool)
                 self._handles[name] = handle
             return handle
 
-    def appender(self, name: str) -> Appender:
+    def appender(self, name: str) -> GroupCommit:
         handle = self.topic_handle(name)
         with self._lock:
             appender = self._appenders.get(name)
             if appender is None:
-                appender = Appender(handle, self._buffer_bytes)
+                appender = GroupCommit(handle, self._buffer_bytes)
                 self._appenders[name] = appender
             return appender
 
@@ -373,10 +375,10 @@ class Log:
             return self._offsets
 
     @property
-    def pulses(self) -> Pulses:
+    def pulses(self) -> Heartbeats:
         with self._lock:
             if self._pulses is None:
-                self._pulses = Pulses(self.offsets_table)
+                self._pulses = Heartbeats(self.offsets_table)
             return self._pulses
 
     def groups(self) -> GroupList:
@@ -398,7 +400,7 @@ class Log:
     def positions(self) -> Any:
         """The present positions of all groups, as an Arrow table: the offsets table's facts,
         folded. ``offset`` is the next one to read."""
-        from ..format.fact_rows import positions_to_arrow
+        from offsetlog.format.facts_arrow import positions_to_arrow
 
         self.root_id  # noqa: B018
         return positions_to_arrow(self.offsets_table.look())
@@ -442,7 +444,7 @@ class Log:
             raise failed[0][1]
         return done
 
-    def verify(self, topic: str | None = None, **settings: Any) -> list[Report]:
+    def verify(self, topic: str | None = None, **settings: Any) -> list[TopicReport]:
         """Check every promise on what is stored; nothing is repaired."""
         self.root_id  # noqa: B018
         folders = sorted(filter(names.is_topic_folder, self.store.folders("")))
@@ -453,7 +455,7 @@ class Log:
             folders = [folder]
         return [verify_topic(self.store, folder, self.env, **settings) for folder in folders]
 
-    def _existing(self, topic: str) -> TopicHandle:
+    def _existing(self, topic: str) -> OpenTopic:
         handle = self.topic_handle(topic)
         state = handle.raw_state()
         if not state.tip:

@@ -29,25 +29,19 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..errors import InvalidRequestError, OffsetLogError, StorageError
-from ..format import rows
-from ..log.entry import Part
-from ..log.state import State
-from ..storage import forks
-from .appender import (
+from offsetlog.core.topic.entry import Part
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.append.group_commit import (
     RECORD_OVERHEAD,
-    Appender,
+    GroupCommit,
     assign_partitions,
     check_named_partition,
     columns_of,
     stamped,
 )
-from .batches import ArrowFuture, Batch, Columns, SendFuture, in_words
-from .env import Env
-from .handle import TopicHandle
-from .prepared import (
+from offsetlog.engine.append.record_batch import (
     MAX_MS,
-    Prepared,
+    RecordBatch,
     SegmentFiles,
     bad_timestamp,
     check_headers,
@@ -56,7 +50,19 @@ from .prepared import (
     row_bytes,
     too_large,
 )
-from .writer import Sender
+from offsetlog.engine.append.send_buffer import (
+    ArrowFuture,
+    SendBuffer,
+    SendFuture,
+    SentColumns,
+    in_words,
+)
+from offsetlog.engine.append.writer import Sender
+from offsetlog.engine.env import Env
+from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
+from offsetlog.format import record_schema as rows
+from offsetlog.storage import forks
 
 Headers = Sequence[tuple[str, bytes | None]]
 KEYED_BYTES = 256 * 1024 * 1024
@@ -72,8 +78,8 @@ class ProducerHost(Protocol):
 
     env: Env
 
-    def topic_handle(self, name: str) -> TopicHandle: ...
-    def appender(self, name: str) -> Appender: ...
+    def topic_handle(self, name: str) -> OpenTopic: ...
+    def appender(self, name: str) -> GroupCommit: ...
 
 
 class Producer:
@@ -93,7 +99,7 @@ class Producer:
         self._host = host
         self._linger = _number("linger_ms", linger_ms, 0, 3_600_000) / 1000
         self._limit = whole_number("batch_bytes", batch_bytes, 1024, 1024**3)
-        self._topics: dict[str, Lane] = {}
+        self._topics: dict[str, SendTarget] = {}
         self.failure: OffsetLogError | None = None
         """The first one of many, kept here when a lane has no room for more."""
         self._sender = None
@@ -172,7 +178,7 @@ class Producer:
         forks.check(self._made_in)
         self._flush(self._topics, timeout)
 
-    def _flush(self, lanes: Mapping[str, Lane], timeout: float | None) -> None:
+    def _flush(self, lanes: Mapping[str, SendTarget], timeout: float | None) -> None:
         first: OffsetLogError | None = None
         for lane in list(lanes.values()):
             try:
@@ -196,7 +202,7 @@ class Producer:
         if forks.is_foreign(self._made_in):
             return
         for lane in lanes.values():
-            if isinstance(lane, KeyedLane):
+            if isinstance(lane, SequenceTarget):
                 lane.refuse_more()
         self._flush(lanes, None)
 
@@ -214,7 +220,7 @@ class Producer:
             self._closed = True
             lanes, self._topics = self._topics, {}
             for lane in lanes.values():
-                if isinstance(lane, KeyedLane):
+                if isinstance(lane, SequenceTarget):
                     lane.abandon("The producer was left by an exception")
             return
         try:
@@ -224,34 +230,34 @@ class Producer:
                 raise
             error.add_note(str(failure))  # What ended the block comes first.
 
-    def _lane(self, topic: str) -> Lane:
+    def _lane(self, topic: str) -> SendTarget:
         forks.check(self._made_in)
         if self._closed:
             raise InvalidRequestError("The producer is closed.", "Make a new one.")
         handle = self._host.topic_handle(topic)
         handle.state(fresh=False)
-        lane: Lane
+        lane: SendTarget
         if self._sender is None:
             lane = self._host.appender(topic)
         else:
-            lane = KeyedLane(handle, *self._sender)
+            lane = SequenceTarget(handle, *self._sender)
         self._topics[topic] = lane
         return lane
 
 
-class Lane(Protocol):
+class SendTarget(Protocol):
     """Where the records for one topic go: a shared appender, or a caller's own batch."""
 
     most: int
     append_time: bool
     lock: threading.Lock
-    open: Batch | None
+    open: SendBuffer | None
     """The batch that takes records, if there is one. Held: the lock."""
 
-    def room_for(self, size: int, linger: float) -> Batch:
+    def room_for(self, size: int, linger: float) -> SendBuffer:
         """A batch that takes a record of ``size``. Held: the lock."""
 
-    def add_table(self, table: pa.Table, sender: object) -> Batch: ...
+    def add_table(self, table: pa.Table, sender: object) -> SendBuffer: ...
     def check_partition(self, partition: int) -> None: ...
     def flush(self, timeout: float | None) -> None: ...
 
@@ -263,14 +269,14 @@ class Gathered:
     """The rows of one sequence. Where they go follows from them, the sequence and the partition
     count alone, so what an entry of an earlier run holds can be compared with them."""
 
-    def __init__(self, columns: Columns, partitions: int, sequence: int, topic: str) -> None:
+    def __init__(self, columns: SentColumns, partitions: int, sequence: int, topic: str) -> None:
         self._columns = columns
         self._sequence = sequence
         self._topic = topic
         self._partitions = partitions
         self.prepared = self.placed(partitions)
 
-    def placed(self, partitions: int) -> Prepared:
+    def placed(self, partitions: int) -> RecordBatch:
         """As they go to so many partitions."""
         if partitions == self._partitions and hasattr(self, "prepared"):
             return self.prepared
@@ -287,41 +293,41 @@ class Gathered:
         except InvalidRequestError:
             return ""  # A partition is named that was not there: other rows.
 
-    def parts(self, files: SegmentFiles, state: State) -> tuple[Part, ...]:
+    def parts(self, files: SegmentFiles, state: TopicState) -> tuple[Part, ...]:
         return self.prepared.parts(files, state)
 
     def inline(self) -> pa.Table:
         return self.prepared.inline()
 
 
-class KeyedLane:
+class SequenceTarget:
     """Gathers the records of one topic under a caller's key: one batch, which the first flush
     closes and writes as one entry."""
 
-    open: Batch | None = None
+    open: SendBuffer | None = None
     """Never: each record is looked at by ``room_for``."""
 
-    def __init__(self, handle: TopicHandle, app_id: str, sequence: int) -> None:
+    def __init__(self, handle: OpenTopic, app_id: str, sequence: int) -> None:
         self._handle = handle
         self._app = app_id
         self._sequence = sequence
-        self._batch: Batch | None = None
+        self._batch: SendBuffer | None = None
         """What is not decided yet."""
         self._closed = ""
         """Why nothing more is taken."""
-        self._gathered: tuple[Gathered, State] | None = None
+        self._gathered: tuple[Gathered, TopicState] | None = None
         """Of a flush whose fate is open: its next try must send the very same rows."""
         self.lock = threading.Lock()
         self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
         self.append_time = handle.config.log_append_time
 
-    def room_for(self, size: int, linger: float) -> Batch:
+    def room_for(self, size: int, linger: float) -> SendBuffer:
         batch = self._gathering(size)
         if batch.table is not None:
             raise _mixed(self._app)
         return batch
 
-    def add_table(self, table: pa.Table, sender: object) -> Batch:
+    def add_table(self, table: pa.Table, sender: object) -> SendBuffer:
         with self.lock:
             batch = self._gathering(table.nbytes)
             if batch.values or batch.table is not None:
@@ -330,11 +336,11 @@ class KeyedLane:
             batch.size = table.nbytes
             return batch
 
-    def _gathering(self, size: int) -> Batch:
+    def _gathering(self, size: int) -> SendBuffer:
         if self._closed:
             raise self._refusal()
         if self._batch is None:
-            self._batch = Batch(self._handle.name, self, 0.0)
+            self._batch = SendBuffer(self._handle.name, self, 0.0)
             self._handle.gathering.add(self)
         if self._batch.size + size > KEYED_BYTES and self._batch.size:
             raise InvalidRequestError(
@@ -359,7 +365,7 @@ class KeyedLane:
     def check_partition(self, partition: int) -> None:
         check_named_partition(self._handle, partition)
 
-    def drive(self, batch: Batch) -> None:
+    def drive(self, batch: SendBuffer) -> None:
         """Called by a future that is waited for: its batch is flushed."""
         self._handle.check_process()
         with suppress(OffsetLogError):
@@ -428,7 +434,7 @@ class KeyedLane:
     def failure(self, sender: object | None = None) -> OffsetLogError | None:
         return None  # ``flush`` itself has raised it.
 
-    def _write(self, batch: Batch) -> None:
+    def _write(self, batch: SendBuffer) -> None:
         if self._gathered is None:
             state = self._handle.state(fresh=False)
             columns = stamped(columns_of(batch), state, self._handle.chain.env.now_ms)
@@ -454,7 +460,7 @@ class KeyedLane:
             warnings.warn(f"{text}.", RuntimeWarning, stacklevel=2)
 
 
-def _records(batch: Batch) -> str:
+def _records(batch: SendBuffer) -> str:
     return in_words(len(batch.values) if batch.table is None else batch.table.num_rows)
 
 
@@ -475,7 +481,7 @@ def _tell_at_exit() -> None:
         if forks.is_foreign(producer._made_in):
             continue
         for lane in producer._topics.values():
-            if isinstance(lane, KeyedLane):
+            if isinstance(lane, SequenceTarget):
                 error = lane.abandon("The program ended")
                 if error is not None:
                     _log.error("%s", error)
@@ -495,7 +501,7 @@ if hasattr(os, "register_at_fork"):
 # --- what is taken -------------------------------------------------------------------------
 
 
-def _as_rows(given: pa.Table | pa.RecordBatch, lane: Lane, now_ms: int) -> pa.Table:
+def _as_rows(given: pa.Table | pa.RecordBatch, lane: SendTarget, now_ms: int) -> pa.Table:
     """A user's table with the columns of ``ROWS``, and ``partition`` if it was named."""
     if not isinstance(given, pa.Table | pa.RecordBatch):
         raise InvalidRequestError(f"send_arrow takes an Arrow table, not {type(given).__name__}.")

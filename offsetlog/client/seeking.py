@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..errors import InvalidRequestError, OffsetOutOfRangeError
-from ..log.fetch import check_partition
-from ..log.state import State
-from ..values import TopicPartition
-from .committer import WorkerHost
-from .cursor import Cursor
-from .handle import TopicHandle
-from .views import as_partition, offset_for_time
+from offsetlog.client.topic import as_partition, offset_for_time
+from offsetlog.core.topic.plan import check_partition
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.group.committer import WorkerHost
+from offsetlog.engine.topic.cursor import Cursor
+from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError
+from offsetlog.values import TopicPartition
 
 
 class Seeking:
@@ -85,13 +85,13 @@ class Seeking:
             for tp in self._looked(wanted)
         }
 
-    def _handle(self, topic: str) -> TopicHandle:
+    def _handle(self, topic: str) -> OpenTopic:
         return self._host.topic_handle(topic)
 
-    def _looked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, State]:
+    def _looked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicState]:
         """The state of each partition's topic, from one fresh look at each topic."""
-        states: dict[str, State] = {}
-        out: dict[TopicPartition, State] = {}
+        states: dict[str, TopicState] = {}
+        out: dict[TopicPartition, TopicState] = {}
         for tp in partitions:
             if tp.topic not in states:
                 states[tp.topic] = self._handle(tp.topic).state()
@@ -99,7 +99,7 @@ class Seeking:
             out[tp] = states[tp.topic]
         return out
 
-    def _checked(self, tp: TopicPartition) -> State:
+    def _checked(self, tp: TopicPartition) -> TopicState:
         state = self._handle(tp.topic).state()
         check_partition(state, tp.partition)
         return state

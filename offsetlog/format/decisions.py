@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import CorruptLogError, InvalidRequestError
-from ..log.entry import (
+from offsetlog.core import strict_json
+from offsetlog.core.strict_json import boolean, fields, hexadecimal, integer, items, string
+from offsetlog.core.topic.entry import (
     RULES_VERSION,
     Append,
     Body,
@@ -22,17 +23,17 @@ from ..log.entry import (
     Create,
     Delete,
     Entry,
-    Expire,
+    ExpireSenders,
     Part,
-    Piece,
     Replace,
-    Run,
+    ReplacedRun,
+    ReplacementPiece,
     SegmentRef,
     Trim,
 )
-from ..values import MAX_PARTITIONS, MIN_TIME, check_name, check_stored_config
-from . import FORMAT_VERSION, strict_json
-from .strict_json import boolean, fields, hexadecimal, integer, items, string
+from offsetlog.errors import CorruptLogError, InvalidRequestError
+from offsetlog.format import FORMAT_VERSION
+from offsetlog.values import MAX_PARTITIONS, MIN_TIME, check_name, check_stored_config
 
 _KINDS: dict[type, str] = {
     Create: "create",
@@ -42,7 +43,7 @@ _KINDS: dict[type, str] = {
     Replace: "replace",
     Trim: "trim",
     Collect: "collect",
-    Expire: "expire",
+    ExpireSenders: "expire",
 }
 MAX_PARTS = 1_000_000
 
@@ -177,7 +178,7 @@ def _replace(raw: dict[str, Any], what: str) -> Replace:
     return Replace(integer(raw.get("planned"), f"{what}: planned"), runs)
 
 
-def _run(raw: object, what: str) -> Run:
+def _run(raw: object, what: str) -> ReplacedRun:
     values = items(raw, f"{what}: run", 4)
     if len(values) != 4:
         raise CorruptLogError(f"{what}: a run has {len(values)} values.")
@@ -192,17 +193,17 @@ def _run(raw: object, what: str) -> Run:
         at = piece.end
     if at != end:
         raise CorruptLogError(f"{what}: the pieces of a run end at {at}, not at {end}.")
-    return Run(partition, start, end, pieces)
+    return ReplacedRun(partition, start, end, pieces)
 
 
-def _piece(raw: object, what: str) -> Piece:
+def _piece(raw: object, what: str) -> ReplacementPiece:
     values = items(raw, f"{what}: piece", 8)
     if len(values) != 8:
         raise CorruptLogError(f"{what}: a piece has {len(values)} values.")
     base = integer(values[0], f"{what}: base")
     end = integer(values[1], f"{what}: end", base + 1)
     low, high = _times(values[4], values[5], what)
-    return Piece(
+    return ReplacementPiece(
         base,
         end,
         integer(values[2], f"{what}: records", 0, end - base),
@@ -275,9 +276,9 @@ def _collect(raw: dict[str, Any], what: str) -> Collect:
     return Collect(integer(raw.get("horizon"), f"{what}: horizon"))
 
 
-def _expire(raw: dict[str, Any], what: str) -> Expire:
+def _expire(raw: dict[str, Any], what: str) -> ExpireSenders:
     callers = items(raw.get("callers", []), f"{what}: callers", MAX_PARTS)
-    return Expire(
+    return ExpireSenders(
         integer(raw.get("floor"), f"{what}: floor"),
         tuple(string(app, f"{what}: caller") for app in callers),
     )

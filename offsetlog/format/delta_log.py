@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from ..errors import CorruptLogError, InvalidRequestError
-from . import strict_json
+from offsetlog.core import strict_json
+from offsetlog.errors import CorruptLogError, InvalidRequestError
 
 Action = dict[str, Any]
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ..errors import CorruptLogError, InvalidRequestError
-from ..log.entry import Append, Entry
-from . import decisions, rows, seal
+from offsetlog.core.topic.entry import Append, Entry
+from offsetlog.errors import CorruptLogError, InvalidRequestError
+from offsetlog.format import decisions, seal
+from offsetlog.format import record_schema as rows
 
 INLINE_BYTES = 256 * 1024
 """The most that the rows of an entry take; larger batches go to segments."""

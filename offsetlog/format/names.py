@@ -11,10 +11,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..errors import InvalidRequestError
-from ..log.entry import SegmentRef
-from ..log.extents import Extent
-from ..values import canonical_name, check_name
+from offsetlog.core.topic.entry import SegmentRef
+from offsetlog.core.topic.extents import Extent
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import canonical_name, check_name
 
 ROOT_FILE = "_offsetlog.json"
 BUCKET_ENTRIES = 10_000

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from ..errors import CorruptLogError
+from offsetlog.errors import CorruptLogError
 
 KEY = "offsetlog.seal"
 _ZEROS = b"0" * 16

@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
-from ..errors import CorruptLogError
-from ..log.entry import SegmentRef
-from ..values import MAX_OFFSET
-from . import FORMAT_VERSION, rows, strict_json
+from offsetlog.core import strict_json
+from offsetlog.core.topic.entry import SegmentRef
+from offsetlog.errors import CorruptLogError
+from offsetlog.format import FORMAT_VERSION
+from offsetlog.format import record_schema as rows
+from offsetlog.values import MAX_OFFSET
 
 _GROUPS = "offsetlog.groups"
 _VERSION = "offsetlog.version"
@@ -45,7 +47,7 @@ class EncodedSegment(NamedTuple):
         return SegmentRef(born, uid, len(self.buffer), self.foot, self.sum)
 
 
-class Group(NamedTuple):
+class RowGroup(NamedTuple):
     start: int
     end: int
     sum: str
@@ -199,7 +201,7 @@ class OpenSegment:
         )
 
 
-def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str) -> list[Group]:
+def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str) -> list[RowGroup]:
     raw = (metadata.metadata or {}).get(_GROUPS.encode())
     if raw is None:
         raise CorruptLogError(f"{name} is not a segment of offsetlog.")
@@ -210,7 +212,7 @@ def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str)
             f"format {FORMAT_VERSION}.",
             "Upgrade offsetlog.",
         )
-    groups: list[Group] = []
+    groups: list[RowGroup] = []
     first, at = 0, 4
     for item in strict_json.items(strict_json.loads(raw, name), name):
         values = strict_json.items(item, name, 4)
@@ -220,7 +222,7 @@ def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str)
         low = strict_json.integer(start, name, at, at)
         high = strict_json.integer(end, name, low)
         count = strict_json.integer(count, name, 1)
-        groups.append(Group(low, high, strict_json.hexadecimal(told, name, 16), first, count))
+        groups.append(RowGroup(low, high, strict_json.hexadecimal(told, name, 16), first, count))
         first, at = first + count, high
     fits = at == ref.size - ref.foot and len(groups) == metadata.num_row_groups
     if not fits or first != records or metadata.num_rows != records:

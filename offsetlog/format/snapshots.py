@@ -18,14 +18,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import CorruptLogError
-from ..log.apps import AppState, AppTable
-from ..log.entry import RULES_VERSION
-from ..log.index import MAX_LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
-from ..log.state import PartitionState, Replaced, State
-from . import FORMAT_VERSION, rows, seal, strict_json
-from .decisions import config_of
-from .strict_json import boolean, fields, hexadecimal, integer, items, string
+from offsetlog.core import strict_json
+from offsetlog.core.strict_json import boolean, fields, hexadecimal, integer, items, string
+from offsetlog.core.topic.entry import RULES_VERSION
+from offsetlog.core.topic.index import MAX_LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
+from offsetlog.core.topic.senders import SenderState, SenderTable
+from offsetlog.core.topic.state import PartitionState, Replaced, TopicState
+from offsetlog.errors import CorruptLogError
+from offsetlog.format import FORMAT_VERSION, seal
+from offsetlog.format import record_schema as rows
+from offsetlog.format.decisions import config_of
 
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 MAX_LEAF_BYTES = 16 * 1024 * 1024
@@ -94,7 +96,7 @@ _PACKED_LEAF = _packed(_LEAF_SCHEMA)
 # --- snapshots -----------------------------------------------------------------------------
 
 
-def encode_snapshot(state: State, index: Index, senders_in: str | None) -> bytes:
+def encode_snapshot(state: TopicState, index: Index, senders_in: str | None) -> bytes:
     """The file of ``state``, whose extents are all in ``index``. ``senders_in`` is the uid of
     the file of senders, when they are stored apart."""
     told = {
@@ -126,13 +128,13 @@ def encode_snapshot(state: State, index: Index, senders_in: str | None) -> bytes
     return out.finish({_STATE: strict_json.dumps(told).decode()})
 
 
-def decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
+def decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
     """The state, and the uid of the file of its senders when they are stored apart."""
     with _whatever_is_wrong(name):
         return _decode_snapshot(data, name)
 
 
-def _decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
+def _decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
     seal.check(data, name, MAX_SNAPSHOT_BYTES)
     file = rows.open_parquet(pa.BufferReader(data), name)
     raw = rows.metadata_of(file).get(_STATE.encode())
@@ -160,12 +162,12 @@ def _decode_snapshot(data: bytes, name: str) -> tuple[State, str | None]:
     return _with_senders(state, [tuple(s) for s in items(told.get("senders"), name)]), None
 
 
-def _state(told: dict[str, Any], index: Index, name: str) -> State:
+def _state(told: dict[str, Any], index: Index, name: str) -> TopicState:
     starts = [integer(s, name) for s in items(told.get("starts"), name)]
     ends = [integer(e, name) for e in items(told.get("ends"), name)]
     if len(starts) != len(ends):
         raise CorruptLogError(f"{name} has {len(starts)} log starts and {len(ends)} log ends.")
-    return State(
+    return TopicState(
         tip=index.seq,
         hash=hexadecimal(told.get("hash"), name, 32),
         topic=string(told.get("topic"), name, 249),
@@ -190,13 +192,13 @@ def _state(told: dict[str, Any], index: Index, name: str) -> State:
 # --- senders -------------------------------------------------------------------------------
 
 
-def _senders(state: State) -> list[tuple[str, bool, int, int, int, str]]:
+def _senders(state: TopicState) -> list[tuple[str, bool, int, int, int, str]]:
     return [(app, True, *known) for app, known in state.own.items()] + [
         (app, False, *known) for app, known in state.callers.items()
     ]
 
 
-def encode_senders(state: State) -> bytes | None:
+def encode_senders(state: TopicState) -> bytes | None:
     """The file of a state's senders; None while they are few."""
     senders = _senders(state)
     if len(senders) <= MANY_SENDERS:
@@ -210,13 +212,13 @@ def encode_senders(state: State) -> bytes | None:
     return out.finish({})
 
 
-def decode_senders(state: State, data: bytes, name: str) -> State:
+def decode_senders(state: TopicState, data: bytes, name: str) -> TopicState:
     """``state`` with the senders of a file of their own."""
     with _whatever_is_wrong(name):
         return _decode_senders(state, data, name)
 
 
-def _decode_senders(state: State, data: bytes, name: str) -> State:
+def _decode_senders(state: TopicState, data: bytes, name: str) -> TopicState:
     seal.check(data, name, MAX_SNAPSHOT_BYTES)
     file = rows.open_parquet(pa.BufferReader(data), name)
     # Ids differ, so each takes a byte at least however well it is compressed.
@@ -229,13 +231,13 @@ def _decode_senders(state: State, data: bytes, name: str) -> State:
     return _with_senders(state, list(zip(*columns, strict=True)))
 
 
-def _with_senders(state: State, senders: list[tuple[Any, ...]]) -> State:
+def _with_senders(state: TopicState, senders: list[tuple[Any, ...]]) -> TopicState:
     what = "a snapshot's sender"
     parsed = [
         (
             string(app, what),
             boolean(own, what),
-            AppState(
+            SenderState(
                 integer(seq, what),
                 integer(entry, what),
                 integer(time, what, -(2**62)),
@@ -245,8 +247,8 @@ def _with_senders(state: State, senders: list[tuple[Any, ...]]) -> State:
         for app, own, seq, entry, time, digest in senders
     ]
     return state._replace(
-        own=AppTable.of((app, known) for app, own, known in parsed if own),
-        callers=AppTable.of((app, known) for app, own, known in parsed if not own),
+        own=SenderTable.of((app, known) for app, own, known in parsed if own),
+        callers=SenderTable.of((app, known) for app, own, known in parsed if not own),
     )
 
 

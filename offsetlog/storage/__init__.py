@@ -8,15 +8,7 @@
 """
 
 from offsetlog.storage.open import open_store
-from offsetlog.storage.ports import (
-    Committed,
-    Conflict,
-    FileInfo,
-    Offer,
-    PutResult,
-    Store,
-    Unknown,
-)
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
 __all__ = [
     "Committed",

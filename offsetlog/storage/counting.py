@@ -11,7 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from offsetlog.storage.ports import FileInfo, Offer, PutResult, Store
+from offsetlog.storage.store import FileInfo, Offer, PutResult, Store
 
 
 class CountingStore:

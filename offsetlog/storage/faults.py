@@ -15,7 +15,7 @@ from offsetlog.errors import OffsetLogError, StorageError
 from offsetlog.storage.redact import Redactor
 
 
-class Kind(enum.Enum):
+class FaultKind(enum.Enum):
     MISSING = "there is no such file"
     EXISTS = "a file is there"
     REFUSED = "it was refused, nothing changed"
@@ -23,7 +23,7 @@ class Kind(enum.Enum):
 
 
 class Fault(NamedTuple):
-    kind: Kind
+    kind: FaultKind
     text: str
     hint: str = ""
     retryable: bool = True
@@ -52,17 +52,17 @@ def of_exception(error: BaseException) -> Fault:
     """What a plain Python exception says; clients with words of their own are asked first."""
     number = error.errno if isinstance(error, OSError) else None
     if isinstance(error, FileExistsError) or number == errno.EEXIST:
-        return Fault(Kind.EXISTS, "a file is there")
+        return Fault(FaultKind.EXISTS, "a file is there")
     if isinstance(error, FileNotFoundError) or number == errno.ENOENT:
-        return Fault(Kind.MISSING, "there is no such file or folder")
+        return Fault(FaultKind.MISSING, "there is no such file or folder")
     if number in _OF_ERRNO:
-        return Fault(Kind.REFUSED, *_OF_ERRNO[number])
+        return Fault(FaultKind.REFUSED, *_OF_ERRNO[number])
     if isinstance(error, PermissionError):
         hint = "Check the credentials and what they allow."
-        return Fault(Kind.REFUSED, f"permission denied ({words(error)})", hint, False)
+        return Fault(FaultKind.REFUSED, f"permission denied ({words(error)})", hint, False)
     if isinstance(error, (ImportError, NotImplementedError, TypeError)):
-        return Fault(Kind.REFUSED, words(error), "", False)
-    return Fault(Kind.OPEN, words(error))
+        return Fault(FaultKind.REFUSED, words(error), "", False)
+    return Fault(FaultKind.OPEN, words(error))
 
 
 def words(error: BaseException) -> str:
@@ -83,5 +83,5 @@ def storage_error(
         f"Could not {doing} {what}: {redact(fault.text)}.",
         fault.hint,
         retryable=fault.retryable,
-        may_have_landed=fault.kind is Kind.OPEN and doing in ("create", "write"),
+        may_have_landed=fault.kind is FaultKind.OPEN and doing in ("create", "write"),
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 
-from ..errors import InvalidRequestError
+from offsetlog.errors import InvalidRequestError
 
 _forks = 0
 """How many forks lie between this process and the one that loaded this module."""

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from offsetlog.storage.paths import check_folder, check_range, join, split
-from offsetlog.storage.ports import Committed, Conflict, FileInfo, PutResult
+from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult
 
 
 class _File(NamedTuple):

@@ -21,8 +21,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from offsetlog.errors import InvalidRequestError
-from offsetlog.storage.ports import Store
 from offsetlog.storage.redact import Redactor, safe_url
+from offsetlog.storage.store import Store
 
 STORES = "offsetlog.stores"
 
@@ -36,11 +36,11 @@ class _Way(NamedTuple):
     extra: str
 
 
-_S3 = _Way("offsetlog.storage.s3", "S3Store", "s3fs", "s3")
-_GCS = _Way("offsetlog.storage.gcs", "GcsStore", "gcsfs", "gcs")
-_AZURE = _Way("offsetlog.storage.azure", "AzureStore", "adlfs", "azure")
-_SFTP = _Way("offsetlog.storage.sftp", "SftpStore", "paramiko", "sftp")
-_SMB = _Way("offsetlog.storage.smb", "SmbStore", "smbprotocol", "smb")
+_S3 = _Way("offsetlog.storage.object.s3", "S3Store", "s3fs", "s3")
+_GCS = _Way("offsetlog.storage.object.gcs", "GcsStore", "gcsfs", "gcs")
+_AZURE = _Way("offsetlog.storage.object.azure", "AzureStore", "adlfs", "azure")
+_SFTP = _Way("offsetlog.storage.shared.sftp", "SftpStore", "paramiko", "sftp")
+_SMB = _Way("offsetlog.storage.shared.smb", "SmbStore", "smbprotocol", "smb")
 _WAYS = {
     "s3": _S3, "s3a": _S3,
     "gs": _GCS, "gcs": _GCS,
@@ -125,7 +125,7 @@ def _protocol(url: str) -> tuple[str, bool]:
 
 
 def _local(url: str, options: dict[str, Any]) -> Store:
-    from offsetlog.storage.local import LocalStore
+    from offsetlog.storage.local.disk import LocalStore
 
     _no_options(url, options)
     path = url
@@ -160,7 +160,7 @@ def _proven(way: _Way, protocol: str, url: str, options: dict[str, Any]) -> Stor
 def _unproven(
     protocol: str, chained: bool, url: str, options: dict[str, Any], single_writer: bool
 ) -> Store:
-    from offsetlog.storage.fsspec_store import LookThenWriteStore, ReadOnlyStore
+    from offsetlog.storage.fsspec import LookThenWriteStore, ReadOnlyStore
 
     if chained:
         import fsspec

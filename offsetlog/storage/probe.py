@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from offsetlog.errors import UnsafeFilesystemError
-from offsetlog.storage.ports import Committed, Store
+from offsetlog.storage.store import Committed, Store
 
 
 def probe_store(store: Store) -> None:

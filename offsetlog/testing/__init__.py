@@ -8,7 +8,7 @@ A test of one's own::
         assert_store("myfs://host/folder", {"key": "..."})
 
 ``offsetlog.testing.history`` judges what programs were told by a log, ours or another;
-``offsetlog.testing.simulation`` runs the whole of it under faults from a seed.
+``tests.simulation.run`` runs the whole of it under faults from a seed.
 """
 
 from offsetlog.testing.conformance import assert_store, check_store

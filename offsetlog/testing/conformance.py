@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from offsetlog.errors import OffsetLogError
-from offsetlog.storage.ports import Committed, Conflict, Store
+from offsetlog.storage.store import Committed, Conflict, Store
 from offsetlog.testing.racing import Crew, Landed, name_of, open_by, parse, payload
 from offsetlog.testing.report import Check, Latency, Report
 

@@ -22,7 +22,7 @@ from multiprocessing.connection import Connection, Pipe
 from typing import Any, NamedTuple
 
 from offsetlog.errors import OffsetLogError, StorageError
-from offsetlog.storage.ports import Committed, Conflict, Store
+from offsetlog.storage.store import Committed, Conflict, Store
 
 SIZES = (300, 4_096, 70_000, 300_000)
 _HEAD = 64

@@ -17,9 +17,10 @@ from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 import offsetlog
 from bench.counting import counted_store
 from offsetlog.format.names import ROOT_FILE
-from pyspark_offsetlog import logs, sink_task
 from pyspark_offsetlog.datasource import OffsetLogDataSource
+from pyspark_offsetlog.runtime import open_logs as logs
 from pyspark_offsetlog.schema import source_schema
+from pyspark_offsetlog.sink import task as sink_task
 
 PARTITIONS, TASKS = 8, 3
 SCHEMA = StructType([StructField("value", BinaryType()), StructField("partition", IntegerType())])

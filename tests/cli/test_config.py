@@ -8,7 +8,7 @@ import pytest
 
 import offsetlog as library
 from offsetlog.cli.config import load, read
-from offsetlog.cli.session import Session
+from offsetlog.cli.session import CliSession
 from offsetlog.errors import InvalidRequestError
 from offsetlog.storage.open import parse_option
 
@@ -55,7 +55,7 @@ def test_where_it_is_looked_for(place, monkeypatch):
 
 def test_which_root_and_which_options_win(place, monkeypatch):
     (place / "offsetlog.toml").write_text('root = "s3://a/b"\n[storage]\nkey = "k"\nanon = true\n')
-    session = Session()
+    session = CliSession()
     monkeypatch.delenv("OFFSETLOG_ROOT")
     assert session.place() == ("s3://a/b", {"key": "k", "anon": True})
     session.storage["key"] = "mine"
@@ -78,7 +78,7 @@ def test_storage_values():
 
 @pytest.mark.parametrize("name", ["url", "single_writer"])
 def test_options_that_are_ours_are_refused(name, place):
-    session = Session()
+    session = CliSession()
     session.storage[name] = "x"
     with pytest.raises(InvalidRequestError, match="no storage option"):
         session.open()

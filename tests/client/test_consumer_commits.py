@@ -14,8 +14,8 @@ from offsetlog import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from offsetlog.client.env import REAL
 from offsetlog.client.log import Log
+from offsetlog.engine.env import REAL
 from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 

@@ -227,8 +227,8 @@ DAY_MS = 86_400_000
 
 def with_a_clock(log, days):
     """Another program at the same log, whose clock is so many days ahead."""
-    from offsetlog.client.env import REAL
     from offsetlog.client.log import Log
+    from offsetlog.engine.env import REAL
     from offsetlog.storage import open_store
 
     env = REAL._replace(now_ms=lambda: REAL.now_ms() + days * DAY_MS)

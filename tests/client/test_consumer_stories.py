@@ -56,8 +56,8 @@ def test_a_crash_between_reading_and_committing_reads_again(log):
 
 def test_the_auto_commit_timeline(tmp_path):
     """At 5 s what was read before the poll is committed; a crash at 7 s reads from there."""
-    from offsetlog.client.env import REAL
     from offsetlog.client.log import Log
+    from offsetlog.engine.env import REAL
     from offsetlog.storage import open_store
 
     clock = [100.0]

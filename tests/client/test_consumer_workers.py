@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from offsetlog import FencedError
-from offsetlog.client.env import REAL
 from offsetlog.client.log import Log
-from offsetlog.client.pulse import Pulses
+from offsetlog.engine.env import REAL
+from offsetlog.engine.group.heartbeats import Heartbeats
 from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 
@@ -171,7 +171,7 @@ class Crowd:
     def __init__(self, log, count, session_ms, monkeypatch):
         self.clock, self.looks, self.lists = 1000.0, 0, 0
         env = REAL._replace(monotonic=lambda: self.clock, sleep=lambda s: None)
-        monkeypatch.setattr(Pulses, "add", lambda pulses, heart: pulses._hearts.update(
+        monkeypatch.setattr(Heartbeats, "add", lambda pulses, heart: pulses._hearts.update(
             {heart.member: heart}
         ))  # fmt: skip
         self.session_ms = session_ms

@@ -11,26 +11,28 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from offsetlog.format import entries, rows, segments, snapshots, strict_json
-from offsetlog.log import index as index_module
-from offsetlog.log.entry import (
+from offsetlog.core import strict_json
+from offsetlog.core.topic import index as index_module
+from offsetlog.core.topic.entry import (
     Append,
     Collect,
     Configure,
     Create,
     Delete,
     Entry,
-    Expire,
+    ExpireSenders,
     Part,
-    Piece,
     Replace,
-    Run,
+    ReplacedRun,
+    ReplacementPiece,
     SegmentRef,
     Trim,
 )
-from offsetlog.log.fold import fold
-from offsetlog.log.index import publish
-from offsetlog.log.state import EMPTY_STATE, State
+from offsetlog.core.topic.fold import fold
+from offsetlog.core.topic.index import publish
+from offsetlog.core.topic.state import EMPTY_STATE, TopicState
+from offsetlog.format import entries, segments, snapshots
+from offsetlog.format import record_schema as rows
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
 ROWS = [
@@ -115,13 +117,20 @@ def chain() -> list[tuple[str, Entry, pa.Table | None]]:
             "replace",
             Replace(
                 4,
-                (Run(1, 0, 7, (Piece(0, 7, 4, 30, 1000, 1006, 1, ref(rewritten, 4, 2)),)),),
+                (
+                    ReplacedRun(
+                        1,
+                        0,
+                        7,
+                        (ReplacementPiece(0, 7, 4, 30, 1000, 1006, 1, ref(rewritten, 4, 2)),),
+                    ),
+                ),
             ),
             None,
         ),
         ("trim", Trim(((0, 1), (3, 0))), None),
         ("collect", Collect(5), None),
-        ("expire", Expire(1, ("nobody",)), None),
+        ("expire", ExpireSenders(1, ("nobody",)), None),
         ("delete", Delete(3), None),
     ]
     return [
@@ -130,7 +139,7 @@ def chain() -> list[tuple[str, Entry, pa.Table | None]]:
     ]
 
 
-def state_before_the_delete() -> State:
+def state_before_the_delete() -> TopicState:
     return fold(EMPTY_STATE, [entry for _, entry, _ in chain()][:-1])
 
 
@@ -181,7 +190,7 @@ def meaning() -> dict[str, object]:
     }
 
 
-def described(state: State) -> dict[str, object]:
+def described(state: TopicState) -> dict[str, object]:
     """A state without how its index is split."""
     out = {
         k: v for k, v in state._asdict().items() if k not in ("parts", "index", "own", "callers")

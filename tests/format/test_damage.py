@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from offsetlog.core.topic.state import EMPTY_STATE
 from offsetlog.errors import CorruptLogError
 from offsetlog.format import entries, segments, snapshots
-from offsetlog.log.state import EMPTY_STATE
 from tests.format.samples import chain, files, ref, rewritten_segment, written_segment
 
 FILES = files()

@@ -14,10 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from offsetlog.client.admin import describe_root
-from offsetlog.errors import CorruptLogError, OffsetLogError
-from offsetlog.format import decisions, fact_rows, rows, segments, snapshots, strict_json
-from offsetlog.group.facts import (
+from offsetlog.core import strict_json
+from offsetlog.core.group.facts import (
     Expulsion,
     Fact,
     Subscription,
@@ -28,10 +26,15 @@ from offsetlog.group.facts import (
     encode_subscription,
     encode_topic,
 )
-from offsetlog.group.fold import fold as fold_facts
-from offsetlog.group.state import EMPTY
-from offsetlog.log.fold import fold
-from offsetlog.log.state import EMPTY_STATE
+from offsetlog.core.group.fold import fold as fold_facts
+from offsetlog.core.group.state import EMPTY
+from offsetlog.core.topic.fold import fold
+from offsetlog.core.topic.state import EMPTY_STATE
+from offsetlog.engine.topic.lifecycle import describe_root
+from offsetlog.errors import CorruptLogError, OffsetLogError
+from offsetlog.format import decisions, segments, snapshots
+from offsetlog.format import facts_arrow as fact_rows
+from offsetlog.format import record_schema as rows
 from offsetlog.values import MAX_PARTITIONS, settings_of
 from tests.format.junk import JUNK, mutated
 from tests.format.samples import chain, files
@@ -132,7 +135,7 @@ def test_row_groups_of_a_segment(rng):
     foot = int.from_bytes(data[-8:-4], "little") + 8
     import xxhash
 
-    from offsetlog.log.entry import SegmentRef
+    from offsetlog.core.topic.entry import SegmentRef
 
     known = SegmentRef(0, "a" * 32, len(data), foot, xxhash.xxh3_64_hexdigest(data[-foot:]))
     with pytest.raises(CorruptLogError):

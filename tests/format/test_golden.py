@@ -7,11 +7,12 @@ import json
 import pyarrow as pa
 import pytest
 
-from offsetlog.client.admin import describe_root
-from offsetlog.format import entries, rows, segments, snapshots
-from offsetlog.log import fetch
-from offsetlog.log.fold import fold
-from offsetlog.log.state import EMPTY_STATE, State
+from offsetlog.core.topic import plan as fetch
+from offsetlog.core.topic.fold import fold
+from offsetlog.core.topic.state import EMPTY_STATE, TopicState
+from offsetlog.engine.topic.lifecycle import describe_root
+from offsetlog.format import entries, segments, snapshots
+from offsetlog.format import record_schema as rows
 from tests.format.samples import GOLDEN, described
 
 MEANING = json.loads((GOLDEN / "meaning.json").read_text())
@@ -62,7 +63,7 @@ def test_segments():
     assert repr(table.to_pylist()) == MEANING["rewritten_rows"]
 
 
-def state_of(name: str) -> State:
+def state_of(name: str) -> TopicState:
     state, apart = snapshots.decode_snapshot(golden(f"{name}.parquet"), name)
     if apart is not None:
         state = snapshots.decode_senders(state, golden("senders.parquet"), "senders")

@@ -10,23 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from offsetlog.core import strict_json
+from offsetlog.core.topic.entry import SegmentRef
+from offsetlog.core.topic.state import EMPTY_STATE
 from offsetlog.errors import CorruptLogError
-from offsetlog.format import (
-    decisions,
-    entries,
-    names,
-    partitioner,
-    rows,
-    seal,
-    segments,
-    snapshots,
-    strict_json,
-)
+from offsetlog.format import decisions, entries, names, partitioner, seal, segments, snapshots
+from offsetlog.format import record_schema as rows
 from offsetlog.format.partitioner import murmur2, partitions_of
-from offsetlog.log.entry import SegmentRef
-from offsetlog.log.state import EMPTY_STATE
+from tests.core.topic.strategies import chains
 from tests.format.samples import chain, files
-from tests.log.strategies import chains
 
 APPEND = json.loads(decisions.encode(chain()[1][1]))
 

@@ -13,20 +13,13 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from offsetlog.testing.faults import Faults
-from offsetlog.testing.simulation import (
-    GROUPS_KIND,
-    TOPIC_KIND,
-    again,
-    first_failure,
-    shrink,
-    story,
-)
-from offsetlog.testing.simulation import campaign as simulate
+from tests.simulation import group_mutations, mutations
+from tests.simulation.run import GROUPS_KIND, TOPIC_KIND, again, first_failure, shrink, story
+from tests.simulation.run import campaign as simulate
 from tests.soak import load
 from tests.soak.campaign import Result, campaign
 from tests.soak.places import SITES
-from tests.testing import group_mutations, mutations
+from tests.storage.faults import Faults
 
 PLANTED: dict[str, Any] = {TOPIC_KIND: mutations, GROUPS_KIND: group_mutations}
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import offsetlog
 from tests.servers.process import GUARD, ROOT
 from tests.soak.load_process import PARTITIONS, TOPIC
-from tests.spark.drivers import end
+from tests.spark_plugin.drivers import end
 
 WRITERS = 8
 RETENTION_MS = 60_000

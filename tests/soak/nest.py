@@ -98,7 +98,7 @@ def main() -> None:
     import pyarrow.parquet  # noqa: F401
 
     import offsetlog.client.log  # noqa: F401
-    import tests.testing.mutations  # noqa: F401
+    import tests.simulation.mutations  # noqa: F401
     from tests.soak import worker  # noqa: F401
 
     pids: list[int] = []

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from offsetlog.testing.proxy import Proxy
 from tests.servers import azurite, fake_gcs, seaweedfs
+from tests.servers.relay import Proxy
 
 SMALL_DISK = "512m"
 

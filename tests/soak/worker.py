@@ -210,7 +210,7 @@ def live(told: dict[str, Any]) -> None:
     warnings.simplefilter("ignore")
     with contextlib.ExitStack() as stack:
         if told["planted"]:
-            from tests.testing.mutations import planted
+            from tests.simulation.mutations import planted
 
             stack.enter_context(planted(told["planted"]))
         rec = stack.enter_context(Recorder(told["history"], mark=mark))
@@ -222,7 +222,7 @@ def live(told: dict[str, Any]) -> None:
         }  # fmt: skip
         Path(told["ready"]).touch()
         if told["full_disk"]:
-            from offsetlog.storage import local_files
+            from offsetlog.storage.local import files as local_files
 
             local_files.os = FullNowAndThen(worker.rng)  # type: ignore[assignment]
         roles[told["role"]]()

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import pytest
 
-from offsetlog.storage import local_files
+from offsetlog.storage.local import files as local_files
 
 Names = dict[str, int]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from offsetlog.storage import Committed, Conflict, Store, open_store
-from offsetlog.storage.fsspec_store import LookThenWriteStore
-from offsetlog.storage.local import LocalStore
+from offsetlog.storage.fsspec import LookThenWriteStore
+from offsetlog.storage.local.disk import LocalStore
 from offsetlog.testing import Report, assert_store, check_store
 from offsetlog.testing.conformance import OPENER
 

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
+from offsetlog.core.topic.entry import ExpireSenders
 from offsetlog.errors import InvalidRequestError, StorageError, UnsafeFilesystemError
-from offsetlog.log.entry import Expire
 from offsetlog.storage import Committed, Conflict, open_store
 from offsetlog.storage.counting import CountingStore
-from offsetlog.storage.fsspec_store import LookThenWriteStore, ReadOnlyStore
-from offsetlog.storage.local import LocalStore
+from offsetlog.storage.fsspec import LookThenWriteStore, ReadOnlyStore
+from offsetlog.storage.local.disk import LocalStore
 from offsetlog.storage.memory import MemoryStore
 from offsetlog.storage.probe import probe_store
 from offsetlog.testing import check_store
@@ -351,7 +351,7 @@ def test_a_log_of_a_single_writer_outlives_a_kill(
         with contextlib.suppress(Killed):
             log.maintain("t", grace_ms=0)
         with contextlib.suppress(Killed):
-            handle.decide(Expire(0))
+            handle.decide(ExpireSenders(0))
         dying("")
     with offsetlog.open(url, single_writer=True) as log:
         assert log.topic("t").end_offsets() == {0: 12}
@@ -418,7 +418,7 @@ def test_another_package_brings_a_store_of_its_own(
         "broken = mine_store:nosuch\n"
     )
     (tmp_path / "mine_store.py").write_text(
-        "from offsetlog.storage.local import LocalStore\n"
+        "from offsetlog.storage.local.disk import LocalStore\n"
         "def open_mine(url, folder):\n    return LocalStore(folder)\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))

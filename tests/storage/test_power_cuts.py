@@ -10,8 +10,10 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 
 import offsetlog
-from offsetlog.storage import delta_offsets, delta_reading, open_store
-from offsetlog.storage.open_offsets import open_offsets
+from offsetlog.storage import open_store
+from offsetlog.storage.delta import read as delta_reading
+from offsetlog.storage.delta import table as delta_offsets
+from offsetlog.storage.offsets.open import open_offsets
 from tests.storage.power_cut import Disk, Image
 
 TP = ("orders", 0)

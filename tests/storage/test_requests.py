@@ -11,8 +11,8 @@ import pytest
 
 from offsetlog.errors import StorageError
 from offsetlog.storage import Committed, Conflict, Store, Unknown, open_store
-from offsetlog.testing.proxy import Proxy
 from tests.servers.azurite import connection_string
+from tests.servers.relay import Proxy
 
 SERVERS = ["latency_s3", "seaweedfs", "moto", "azurite", "fake_gcs"]
 _UPLOAD = {"fake_gcs": "POST"}

@@ -13,7 +13,7 @@ import pytest
 from offsetlog.errors import OffsetLogError
 from offsetlog.storage import Unknown, open_store
 from offsetlog.storage.redact import Redactor, safe_url
-from offsetlog.storage.sftp import SftpStore
+from offsetlog.storage.shared.sftp import SftpStore
 from offsetlog.testing import check_store
 
 KEY = "AKIAQQQQSECRETKEYID1"

@@ -27,11 +27,11 @@ Rules of this package:
    record that was sent, never the operations.
 """
 
-from .check import check
-from .events import Event, read_history
-from .faults import Fault, Kind, Ref
-from .recorder import Operation, Recorder
-from .report import tell
+from offsetlog.testing.history.check import check
+from offsetlog.testing.history.events import Event, read_history
+from offsetlog.testing.history.faults import Fault, Kind, Ref
+from offsetlog.testing.history.recorder import Operation, Recorder
+from offsetlog.testing.history.report import tell
 
 __all__ = [
     "Event",

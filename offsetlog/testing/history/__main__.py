@@ -2,6 +2,6 @@
 
 import sys
 
-from .report import main
+from offsetlog.testing.history.report import main
 
 sys.exit(main())

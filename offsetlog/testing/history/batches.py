@@ -15,8 +15,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .evidence import NOWHERE, OK, Attempt, Evidence
-from .faults import Found, Kind
+from offsetlog.testing.history.evidence import NOWHERE, OK, Attempt, Evidence
+from offsetlog.testing.history.faults import Found, Kind
 
 
 class _Placed(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from . import batches, groups, reads, writes
-from .collect import collect
-from .events import History, read_history
-from .faults import Fault, Found
+from offsetlog.testing.history import batches, groups, reads, writes
+from offsetlog.testing.history.collect import collect
+from offsetlog.testing.history.events import History, read_history
+from offsetlog.testing.history.faults import Fault, Found
 
 
 def check(

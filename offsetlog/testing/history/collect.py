@@ -13,9 +13,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import TypeAlias
 
-from ...errors import CorruptLogError
-from .events import Event
-from .evidence import (
+from offsetlog.errors import CorruptLogError
+from offsetlog.testing.history.events import Event
+from offsetlog.testing.history.evidence import (
     FAILED,
     NEVER,
     NOWHERE,
@@ -33,7 +33,7 @@ from .evidence import (
     Trim,
     Write,
 )
-from .faults import Ref
+from offsetlog.testing.history.faults import Ref
 
 _STATES = {"ok": OK, "fail": FAILED, "unknown": UNKNOWN}
 _ENDLESS = 2**62

@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...errors import CorruptLogError, InvalidRequestError
+from offsetlog.errors import CorruptLogError, InvalidRequestError
 
 VERSION = 1
 OPERATIONS = ("send", "poll", "ends", "commit", "committed", "reset", "trim")

@@ -15,7 +15,7 @@ from __future__ import annotations
 from array import array
 from typing import NamedTuple
 
-from .faults import Ref
+from offsetlog.testing.history.faults import Ref
 
 NEVER = 2**63 - 1
 """Later than everything."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 
-from .evidence import NEVER, Evidence, GroupPartition, Hold, Seen, Write
-from .faults import Found, Kind
+from offsetlog.testing.history.evidence import NEVER, Evidence, GroupPartition, Hold, Seen, Write
+from offsetlog.testing.history.faults import Found, Kind
 
 
 def judge(e: Evidence, found: Found, real_time: bool, expulsions: bool) -> None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from .evidence import NEVER, Evidence, Jump, Write
-from .faults import Found, Kind, Ref
+from offsetlog.testing.history.evidence import NEVER, Evidence, Jump, Write
+from offsetlog.testing.history.faults import Found, Kind, Ref
 
 
 def judge(e: Evidence, found: Found, real_time: bool, may_vanish: set[int]) -> None:

@@ -18,9 +18,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ...errors import InvalidRequestError, OffsetLogError
-from ...values import Record
-from .events import VERSION, partition_name
+from offsetlog.errors import InvalidRequestError, OffsetLogError
+from offsetlog.testing.history.events import VERSION, partition_name
+from offsetlog.values import Record
 
 Partition = tuple[str, int]
 Value = str | int

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from .check import check
-from .events import Event, History, read_history
-from .faults import Fault, Ref
+from offsetlog.testing.history.check import check
+from offsetlog.testing.history.events import Event, History, read_history
+from offsetlog.testing.history.faults import Fault, Ref
 
 TOLD = 20
 """Faults that are told at length."""

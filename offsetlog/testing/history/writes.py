@@ -9,8 +9,8 @@ Rules of this module:
 
 from __future__ import annotations
 
-from .evidence import FAILED, NEVER, NOWHERE, OK, UNSENT, Evidence
-from .faults import Found, Kind, Ref
+from offsetlog.testing.history.evidence import FAILED, NEVER, NOWHERE, OK, UNSENT, Evidence
+from offsetlog.testing.history.faults import Found, Kind, Ref
 
 
 def judge(e: Evidence, found: Found, complete: bool, real_time: bool, may_vanish: set[int]) -> None:

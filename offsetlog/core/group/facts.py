@@ -1,0 +1,271 @@
+"""What is written down about a group: one fact, one row of the offsets table.
+
+Rules of this module:
+
+1. A fact has the table's columns and nothing else; it is never changed once it is written.
+2. Facts are ordered by ``version`` and, within one version, by ``place``. ``committed_at`` is
+   its author's clock: it is for people and for retention, and orders nothing.
+3. ``offset`` is always the next offset to read.
+4. What a kind has to say beyond the columns is strict JSON in ``metadata``. Only in
+   ``commit`` and ``release`` is ``metadata`` the user's own text.
+
+| kind | says | columns besides group, committed_at, generation, write_id, version, place |
+|---|---|---|
+| commit | the owner's position | topic, partition, offset, metadata, reset (followed), member |
+| release | the holder gives it up | as commit; offset is null when it has no position |
+| reset | a position put elsewhere | topic, partition, offset, reset (its own number) |
+| join | a member, or its new subscription | member, metadata: ``Subscription`` |
+| leave | the member goes | member |
+| expel | the member is put out | member, metadata: by, why |
+| topics | a partition count | topic, metadata: ``TopicView``; 0 partitions: it is gone |
+| delete | positions are dropped | topic and partition; both null: the whole group |
+
+A ``join`` that owns its group alone is at the same time the expulsion of all other members.
+``generation`` is, in a commit and a release, the one its author worked in; elsewhere the one
+that the group has after the append. ``member`` is null where no member speaks.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeGuard
+
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS
+
+RULES_VERSION = 1
+"""Version of the rules by which facts are folded, the assignment among them. All members
+must compute the same, so a fact of a newer version stops the fold."""
+
+MAX_METADATA_BYTES = 4096
+MAX_TEXT = 1_000_000
+
+Partition = tuple[str, int]
+"""(topic, partition), as everywhere in the public surface."""
+
+
+class FactKind:
+    COMMIT = "commit"
+    RELEASE = "release"
+    RESET = "reset"
+    JOIN = "join"
+    LEAVE = "leave"
+    EXPEL = "expel"
+    TOPICS = "topics"
+    DELETE = "delete"
+
+
+KINDS = frozenset(
+    {
+        FactKind.COMMIT,
+        FactKind.RELEASE,
+        FactKind.RESET,
+        FactKind.JOIN,
+        FactKind.LEAVE,
+        FactKind.EXPEL,
+        FactKind.TOPICS,
+        FactKind.DELETE,
+    }
+)
+
+
+class Fact(NamedTuple):
+    """One row. The field names are the column names."""
+
+    group: str
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    metadata: str
+    committed_at: int
+    """Milliseconds since the epoch, by the author's clock."""
+    generation: int
+    reset: int
+    member: str | None
+    kind: str
+    write_id: str
+    version: int
+    place: int
+    """Position within the version: 0, 1, 2 ..."""
+
+
+def landed(new: Iterable[Fact], write_id: str) -> int | None:
+    """The version at which an append of unknown fate is in the table, looking at what is new
+    since it was decided. If somebody else's facts have its version, it never will be."""
+    return next((fact.version for fact in new if fact.write_id == write_id), None)
+
+
+class OffsetAndMetadata(NamedTuple):
+    """The next offset to read, and a word of the user's."""
+
+    offset: int
+    metadata: str = ""
+
+
+class Subscription(NamedTuple):
+    """What a member says of itself when it joins."""
+
+    topics: tuple[str, ...]
+    strategy: str = "sticky"
+    session_ms: int = 45_000
+    """0: it sends no heartbeats and is never judged by them."""
+    client: str = ""
+    """The name that people know it by."""
+    host: str = ""
+    alone: bool = False
+    """It owns every partition of the group, and there is no other member beside it."""
+
+
+class TopicView(NamedTuple):
+    """A topic as somebody saw it. ``tip`` is the tip of its chain, which only grows, so that
+    of two views the newer one is known without a clock."""
+
+    partitions: int
+    tip: int
+
+
+class Expulsion(NamedTuple):
+    by: str
+    why: str
+
+
+def encode_subscription(said: Subscription) -> str:
+    """Text of a ``join``; topics are sorted, so equal subscriptions read the same."""
+    return _dump(
+        {
+            "rules": RULES_VERSION,
+            "topics": sorted(set(said.topics)),
+            "strategy": said.strategy,
+            "session_ms": said.session_ms,
+            "client": said.client,
+            "host": said.host,
+            "alone": said.alone,
+        }
+    )
+
+
+def decode_subscription(text: str) -> Subscription | None:
+    """None when this is not a subscription; an error when a newer version wrote it."""
+    data = _load(text)
+    if data is None:
+        return None
+    check_rules(data.get("rules"))
+    topics = data.get("topics")
+    if not isinstance(topics, list) or not all(isinstance(t, str) and t for t in topics):
+        return None
+    words = [data.get(name) for name in ("strategy", "client", "host")]
+    strategy, client, host = (word if isinstance(word, str) else None for word in words)
+    if strategy is None or client is None or host is None:
+        return None
+    session, alone = data.get("session_ms"), data.get("alone")
+    if not whole(session) or session < 0 or not isinstance(alone, bool):
+        return None
+    return Subscription(tuple(sorted(set(topics))), strategy, session, client, host, alone)
+
+
+def encode_topic(view: TopicView) -> str:
+    return _dump({"partitions": view.partitions, "tip": view.tip})
+
+
+def decode_topic(text: str) -> TopicView | None:
+    data = _load(text)
+    if data is None:
+        return None
+    partitions, tip = data.get("partitions"), data.get("tip")
+    if not whole(partitions) or not whole(tip) or tip < 0:
+        return None
+    if not 0 <= partitions <= MAX_PARTITIONS:
+        return None
+    return TopicView(partitions, tip)
+
+
+def encode_expulsion(said: Expulsion) -> str:
+    return _dump({"by": said.by, "why": said.why})
+
+
+def decode_expulsion(text: str) -> Expulsion:
+    """Who did it and why is for people: a text of another shape is no reason to ignore it."""
+    data = _load(text) or {}
+    return Expulsion(str(data.get("by", "")), str(data.get("why", "")))
+
+
+def whole(value: object) -> TypeGuard[int]:
+    """An integer that is no boolean."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_rules(version: Any) -> None:
+    """Stop before anything that a newer version wrote is folded by older rules."""
+    if whole(version) and version > RULES_VERSION:
+        raise InvalidRequestError(
+            f"The group's facts follow rules of version {version}; this program knows "
+            f"version {RULES_VERSION}.",
+            "Upgrade offsetlog here, or stop the newer members of the group.",
+        )
+
+
+def check_kind(kind: str) -> None:
+    if kind not in KINDS:
+        raise InvalidRequestError(
+            f"The offsets table holds a fact of the unknown kind {kind!r}.",
+            "It was written by a newer version or by another program: upgrade offsetlog.",
+        )
+
+
+def check_position(partition: Partition, said: OffsetAndMetadata) -> None:
+    """What can be wrong in a position without knowing the log."""
+    where = f"partition {partition[1]} of topic {partition[0]!r}"
+    if not whole(said.offset) or not 0 <= said.offset <= MAX_OFFSET:
+        raise InvalidRequestError(
+            f"{said.offset!r} is not an offset that can be committed for {where}.",
+            "Commit the next offset to read, a whole number from 0.",
+        )
+    if not isinstance(said.metadata, str) or not _is_text(said.metadata):
+        raise InvalidRequestError(
+            f"The metadata committed for {where} is no text that can be stored: "
+            f"{ascii(said.metadata)[:80]}.",
+            "Give it as text without lone surrogates, such as os.fsencode(name).hex() of a file "
+            "name that is no UTF-8.",
+        )
+    if len(said.metadata.encode()) > MAX_METADATA_BYTES:
+        raise InvalidRequestError(
+            f"The metadata committed for {where} is longer than {MAX_METADATA_BYTES} bytes.",
+            "Keep it short, and store what is long elsewhere.",
+        )
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written at all: halves of characters can't."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(found := dict(pairs)) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number here")
+
+
+_strict = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant)
+
+
+def _dump(data: dict[str, Any]) -> str:
+    return json.dumps(data, sort_keys=True, separators=(",", ":"))
+
+
+def _load(text: str) -> dict[str, Any] | None:
+    if len(text) > MAX_TEXT:
+        return None
+    try:
+        data = _strict.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None

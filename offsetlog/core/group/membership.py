@@ -1,0 +1,75 @@
+"""What the state means for one member: what it may read, must give up, has to follow.
+
+Rules of this module:
+
+1. A member may read what it holds in the state it has folded. It may go on with that between
+   two looks: nobody else gets it before the member itself has released it or was put out.
+2. What it holds and shall not hold, it releases, with its last position.
+3. A reset is followed for the partitions that were reset, and only those, to where it put
+   them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from offsetlog.core.group.facts import Fact, FactKind, Partition
+from offsetlog.core.group.refusal import refusal
+from offsetlog.core.group.state import GroupState
+from offsetlog.core.group.verdict import IgnoredReason
+from offsetlog.errors import FencedError
+
+
+class Standing(NamedTuple):
+    """A member's place in its group at one version."""
+
+    generation: int
+    """To be given with its requests until the next look."""
+    holds: frozenset[Partition]
+    release: tuple[Partition, ...]
+    """Held, but meant for somebody else or for nobody."""
+    waits: tuple[Partition, ...]
+    """Meant for it, but not released by their holders yet."""
+    alone: bool = False
+    """It owns the group alone and holds every partition there is; ``holds`` is empty."""
+
+    @property
+    def keeps(self) -> frozenset[Partition]:
+        return self.holds - frozenset(self.release)
+
+
+def standing(group: GroupState, member: str, joined: int) -> Standing | FencedError:
+    """Where the member that joined in generation ``joined`` stands, or why it is out: then it
+    drops all that it held and joins anew, under another name."""
+    known = group.members.get(member)
+    if known is None or known.joined != joined:
+        return _out(group, member, joined)
+    holds = frozenset(p for p, held in group.holders.items() if held.member == member)
+    meant = {p for p, target in group.targets.items() if target == member}
+    return Standing(
+        group.generation,
+        holds,
+        tuple(sorted(holds - meant)),
+        tuple(sorted(meant - holds)),
+        known.said.alone,
+    )
+
+
+def _out(group: GroupState, member: str, joined: int) -> FencedError:
+    reason = (
+        IgnoredReason.NOT_A_MEMBER if member not in group.members else IgnoredReason.OLD_GENERATION
+    )
+    fact = Fact(group.name, None, None, None, "", 0, joined, 0, member, FactKind.LEAVE, "", 0, 0)
+    error = refusal(group, fact, reason)
+    assert isinstance(error, FencedError)
+    return error
+
+
+def resets_since(group: GroupState, number: int) -> dict[Partition, int]:
+    """The partitions that were reset after reset ``number``, and where to: not where the group
+    stands now, which may have been committed, deleted or expired since."""
+    return {
+        partition: group.reset_to[partition]
+        for partition, mark in sorted(group.marks.items())
+        if mark > number
+    }

@@ -1,0 +1,128 @@
+"""What the facts add up to: the table, its groups, their members and positions.
+
+Rules of this module:
+
+1. Values only. A state is a pure function of the facts up to its ``version``; nobody changes
+   one in place, and states share what they have in common.
+2. Every partition has at most one holder, and a holder is a present member.
+3. ``generation`` and ``resets`` only grow, also over the deletion of the group: a deleted
+   group stays here as ``alive=False``, with its numbers and its newest topic views, so that
+   what was old before the deletion is old after it.
+4. ``targets`` says who shall hold a partition, ``holders`` who does. They differ until the
+   old holder has released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from offsetlog.core.group.facts import Partition, Subscription, TopicView
+
+MAX_DEPARTURES = 32
+"""How many expulsions a group remembers, so that the one put out can be told by whom."""
+
+
+class Member(NamedTuple):
+    name: str
+    said: Subscription
+    joined: int
+    """The generation that its joining made. A name that joins again is another member."""
+    version: int
+
+
+class Held(NamedTuple):
+    """Who holds a partition, and since which generation: progress made earlier is not its."""
+
+    member: str
+    since: int
+
+
+class Position(NamedTuple):
+    offset: int
+    metadata: str
+    committed_at: int
+    member: str | None
+    generation: int
+    kind: str
+    version: int
+    """Table version of the fact that it rests on."""
+
+
+class Departure(NamedTuple):
+    """An expulsion: who went in which generation's membership, and at whose word."""
+
+    member: str
+    joined: int
+    by: str
+    why: str
+    version: int
+
+
+class GroupState(NamedTuple):
+    name: str
+    alive: bool = False
+    generation: int = 0
+    resets: int = 0
+    """The group's reset number."""
+    members: Mapping[str, Member] = {}
+    topics: Mapping[str, TopicView] = {}
+    added_from: Mapping[str, int] = {}
+    """Of a topic that grew while the group had a member or a position in it: the first of the
+    partitions that it did not know until then. They are read from their start."""
+    targets: Mapping[Partition, str] = {}
+    holders: Mapping[Partition, Held] = {}
+    positions: Mapping[Partition, Position] = {}
+    marks: Mapping[Partition, int] = {}
+    """Number of each partition's last reset. They outlive deletion, like the number itself."""
+    reset_to: Mapping[Partition, int] = {}
+    """Where that reset put it, whatever became of the position since: who follows it later goes
+    there. Of the same partitions as ``marks``."""
+    gone: tuple[Departure, ...] = ()
+    active_at: int = 0
+    """The latest ``committed_at`` of anything a member or an administrator did."""
+
+    def is_added(self, partition: Partition) -> bool:
+        """Whether it came to be while the group was there, so that none of its records may be
+        missed where there is no position."""
+        first = self.added_from.get(partition[0])
+        return first is not None and partition[1] >= first
+
+    @property
+    def owner(self) -> Member | None:
+        """The member that owns the group alone, if one does."""
+        for member in self.members.values():
+            return member if member.said.alone else None
+        return None
+
+
+class GroupsState(NamedTuple):
+    """All groups at one version of the offsets table; -1: nothing is written yet."""
+
+    version: int = -1
+    groups: Mapping[str, GroupState] = {}
+
+    def group(self, name: str) -> GroupState:
+        """The group, or an empty one that is not alive."""
+        return self.groups.get(name) or GroupState(name)
+
+
+EMPTY = GroupsState()
+
+
+class Status:
+    """A group's state, in Kafka's words."""
+
+    DEAD = "Dead"
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    REBALANCING = "PreparingRebalance"
+
+
+def status(group: GroupState) -> str:
+    if not group.alive:
+        return Status.DEAD
+    if not group.members:
+        return Status.EMPTY
+    holders = {partition: held.member for partition, held in group.holders.items()}
+    return Status.STABLE if holders == dict(group.targets) else Status.REBALANCING

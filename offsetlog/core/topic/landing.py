@@ -1,0 +1,78 @@
+"""How one entry comes to land: which name to try next, after which answer.
+
+Rules of this module:
+
+1. No answer: the same bytes at the same name again. Only a conflict moves on, to the next
+   name. So an undecided entry can land at one name only, the last that was tried.
+2. After ``LOOK_AFTER`` conflicts in a row the author looks where the tip is.
+3. An author that gives up says what it knows: nothing landed, or the fate is open.
+4. Where an entry landed is found in the fold by its write id, since a client library may
+   have hidden a lost answer behind a conflict with the author's own file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LOOK_AFTER = 8
+MAX_UNKNOWN = 5
+"""Answers lost in a row at one name before the author gives up."""
+
+
+class PutAt(NamedTuple):
+    """Put the bytes at this number; ``again`` counts the answers lost there."""
+
+    number: int
+    again: int = 0
+
+
+class FindTip(NamedTuple):
+    """Fold forward from this number to find the tip, then go on there."""
+
+    number: int
+
+
+class LandedAt(NamedTuple):
+    """A file with these bytes is at this number."""
+
+    number: int
+
+
+class GiveUp(NamedTuple):
+    """The fate at this number is open."""
+
+    number: int
+    error: str
+
+
+class Landing(NamedTuple):
+    """An entry on its way. Each method answers with what to do, and the new value."""
+
+    number: int
+    first: int
+    conflicts: int = 0
+    unknown: int = 0
+
+    @classmethod
+    def at(cls, tip: int) -> Landing:
+        return cls(tip, tip)
+
+    def committed(self) -> LandedAt:
+        return LandedAt(self.number)
+
+    def conflicted(self) -> tuple[Landing, PutAt | FindTip]:
+        number = self.number + 1
+        if self.conflicts + 1 >= LOOK_AFTER:
+            return Landing(number, self.first), FindTip(number)
+        return Landing(number, self.first, self.conflicts + 1), PutAt(number)
+
+    def looked(self, tip: int) -> tuple[Landing, PutAt]:
+        number = max(self.number, tip)
+        return Landing(number, self.first), PutAt(number)
+
+    def unanswered(self, error: str) -> tuple[Landing, PutAt | GiveUp]:
+        again = self.unknown + 1
+        moved = self._replace(unknown=again)
+        if again >= MAX_UNKNOWN:
+            return moved, GiveUp(self.number, error)
+        return moved, PutAt(self.number, again)

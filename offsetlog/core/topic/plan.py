@@ -1,0 +1,236 @@
+"""Where the records of a range lie, and which offset a time stands for.
+
+Rules of this module:
+
+1. A question that needs leaves which are not at hand answers ``NeedLeaves``; the caller
+   loads them and asks again. Nothing is loaded that the partition and range don't need.
+2. The answer covers the range without a hole, or it is ``CorruptLogError``: a missing extent
+   is never an empty result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from offsetlog.core.topic.extents import Extent
+from offsetlog.core.topic.index import Fence, Leaf, visible
+from offsetlog.core.topic.state import TopicState
+from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
+
+
+class NeedLeaves(NamedTuple):
+    uids: tuple[str, ...]
+
+
+class PlannedPiece(NamedTuple):
+    """The records of one file with offsets in [start, end)."""
+
+    extent: Extent
+    start: int
+    end: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether these are all offsets of the file."""
+        return self.end - self.start == self.extent.end - self.extent.base
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes of records these are."""
+        extent = self.extent
+        return extent.bytes * (self.end - self.start) // max(1, extent.end - extent.base)
+
+
+Leaves = Mapping[str, Leaf]
+
+
+def check_partition(state: TopicState, partition: int) -> None:
+    if not state.alive or not 0 <= partition < state.partitions:
+        known = f"It has {state.partitions}, from 0." if state.alive else "It was deleted."
+        raise UnknownTopicError(f"Topic {state.topic!r} has no partition {partition}.", known)
+
+
+def check_range(state: TopicState, partition: int, start: int, end: int) -> None:
+    """Refuse a range that reaches outside what the partition holds."""
+    check_partition(state, partition)
+    part = state.parts[partition]
+    if not part.start <= start <= end <= part.end:
+        raise OffsetOutOfRangeError(
+            f"Offsets {start} to {end} of {state.topic}-{partition} are not there.",
+            f"It holds {part.start} to {part.end}.",
+        )
+
+
+def plan(
+    state: TopicState,
+    partition: int,
+    start: int,
+    end: int,
+    leaves: Leaves,
+    max_records: int | None = None,
+    max_bytes: int | None = None,
+) -> tuple[PlannedPiece, ...] | NeedLeaves:
+    """The files of [start, end) in order, cut off behind the piece that reaches a limit."""
+    check_range(state, partition, start, end)
+    ahead = 8 if max_records is None and max_bytes is None else 1
+    out: list[PlannedPiece] = []
+    records = size = 0
+    at = start
+    for found in _extents(state, partition, start, end, leaves, ahead):
+        if isinstance(found, NeedLeaves):
+            return found if not out else tuple(out)
+        piece = PlannedPiece(found, max(at, found.base), min(end, found.end))
+        out.append(piece)
+        at = piece.end
+        records += piece.end - piece.start
+        size += piece.bytes
+        full = max_records is not None and records >= max_records
+        if full or (max_bytes is not None and size >= max_bytes):
+            return tuple(out)
+    if at < end:
+        raise _hole(state, partition, at)
+    return tuple(out)
+
+
+def extents(
+    state: TopicState, partition: int, start: int, end: int, leaves: Leaves
+) -> tuple[Extent, ...] | NeedLeaves:
+    """All extents that hold offsets of [start, end), in order."""
+    out: list[Extent] = []
+    for found in _extents(state, partition, start, end, leaves):
+        if isinstance(found, NeedLeaves):
+            return found
+        out.append(found)
+    return tuple(out)
+
+
+def live_fences(state: TopicState) -> dict[str, list[Fence]]:
+    """For each leaf what of it is live: neither trimmed, nor replaced since it was stored.
+
+    With the tail that is all there is: a hole is ``CorruptLogError``."""
+    out: dict[str, list[Fence]] = {}
+    for partition, part in enumerate(state.parts):
+        young = part.tail.overlapping(part.start, part.end)
+        fences = visible(state.index.fences(partition, part.start, part.end), part.start, young)
+        at = part.start
+        told = [(fence.base, fence.end) for fence in fences] + [(e.base, e.end) for e in young]
+        for base, end in sorted(told):
+            if base > at:
+                raise _hole(state, partition, at)
+            at = max(at, end)
+        if at < part.end:
+            raise _hole(state, partition, at)
+        for fence in fences:
+            out.setdefault(state.index.leaves[fence.leaf].uid, []).append(fence)
+    return out
+
+
+def _extents(
+    state: TopicState, partition: int, start: int, end: int, leaves: Leaves, ahead: int = 8
+) -> Iterator[Extent | NeedLeaves]:
+    """The extents of a range from the tail and, where it has none, from the stored index.
+
+    At the first missing leaf: the leaves that the rest needs, at most ``ahead`` of them."""
+    part = state.parts[partition]
+    at = start
+    for young in part.tail.overlapping(start, end):
+        if young.base > at:
+            yield from _stored(state, partition, at, young.base, leaves, ahead)
+        yield young
+        at = young.end
+    if at < end:
+        yield from _stored(state, partition, at, end, leaves, ahead)
+
+
+def _stored(
+    state: TopicState, partition: int, start: int, end: int, leaves: Leaves, ahead: int
+) -> Iterator[Extent | NeedLeaves]:
+    fences = state.index.fences(partition, start, end)
+    at = start
+    for i, fence in enumerate(fences):
+        uid = state.index.leaves[fence.leaf].uid
+        leaf = leaves.get(uid)
+        if leaf is None:
+            rest = [state.index.leaves[f.leaf].uid for f in fences[i : i + ahead]]
+            yield NeedLeaves(tuple(dict.fromkeys(u for u in rest if u not in leaves)))
+            return
+        if fence.base > at:
+            raise _hole(state, partition, at)
+        low, high = max(start, fence.base), min(end, fence.end)
+        for position in leaf.span(partition, low, high):
+            yield leaf.extent(position)
+        at = fence.end
+    if at < end:
+        raise _hole(state, partition, at)
+
+
+def _hole(state: TopicState, partition: int, at: int) -> CorruptLogError:
+    return CorruptLogError(
+        f"The index of {state.topic}-{partition} names no file for offset {at}.",
+        "Run 'offsetlog verify' on the topic.",
+    )
+
+
+# --- lookup by time ------------------------------------------------------------------------
+
+
+def first_at_or_after(
+    state: TopicState, partition: int, time_ms: int, from_offset: int, leaves: Leaves
+) -> Extent | NeedLeaves | None:
+    """The first extent from ``from_offset`` on that may hold a record of ``time_ms`` or later.
+
+    Its rows decide; if none of them does, ask again from its end."""
+    part = state.parts[partition]
+    at = max(from_offset, part.start)
+    for young in part.tail.overlapping(at, part.end):
+        if young.base > at:
+            found = _stored_at_or_after(state, partition, time_ms, at, young.base, leaves)
+            if found is not None:
+                return found
+        if young.max_ts >= time_ms:
+            return young
+        at = young.end
+    return _stored_at_or_after(state, partition, time_ms, at, part.end, leaves)
+
+
+def _stored_at_or_after(
+    state: TopicState, partition: int, time_ms: int, start: int, end: int, leaves: Leaves
+) -> Extent | NeedLeaves | None:
+    for fence in state.index.fences(partition, start, end):
+        if fence.max_ts < time_ms:
+            continue
+        uid = state.index.leaves[fence.leaf].uid
+        leaf = leaves.get(uid)
+        if leaf is None:
+            return NeedLeaves((uid,))
+        for i in leaf.span(partition, max(start, fence.base), min(end, fence.end)):
+            if leaf.max_ts[i] >= time_ms:
+                return leaf.extent(i)
+    return None
+
+
+# --- sizes ---------------------------------------------------------------------------------
+
+
+def estimate_bytes(state: TopicState, partition: int, start: int, end: int) -> int:
+    """About how many bytes of records lie in [start, end), from what is in memory."""
+    part = state.parts[partition]
+    total = 0
+    at = start
+    for young in part.tail.overlapping(start, end):
+        total += _stored_bytes(state, partition, at, young.base)
+        total += _share(young.bytes, young.base, young.end, start, end)
+        at = young.end
+    return total + _stored_bytes(state, partition, at, end)
+
+
+def _stored_bytes(state: TopicState, partition: int, start: int, end: int) -> int:
+    if start >= end:
+        return 0
+    found: list[Fence] = state.index.fences(partition, start, end)
+    return sum(_share(f.bytes, f.base, f.end, start, end) for f in found)
+
+
+def _share(size: int, base: int, end: int, low: int, high: int) -> int:
+    return size * (min(end, high) - max(base, low)) // max(1, end - base)

@@ -1,0 +1,93 @@
+"""The state of a topic: what its chain says up to a number, and nothing else.
+
+Invariants:
+
+1. ``state = fold(entries)``: two programs that folded the same entries hold equal states,
+   but for how the index of old extents is split into leaves.
+2. ``tip`` is the number that the next entry gets.
+3. The extents of a partition in ``index`` and ``tail`` tile [start, end); the tail wins.
+4. A partition's ``end`` never falls and its offsets never restart, also when the topic is
+   deleted and created again.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from offsetlog.core.topic.entry import RULES_VERSION
+from offsetlog.core.topic.extents import EMPTY_TAIL, Tail
+from offsetlog.core.topic.index import EMPTY_INDEX, Index
+from offsetlog.core.topic.senders import SenderTable
+
+REPLACES_REMEMBERED = 4096
+"""How many replaced ranges the fold remembers. A replace that was planned before the oldest
+of them is void, since nobody can tell any more whether it is still as its author saw it."""
+
+
+class PartitionState(NamedTuple):
+    start: int = 0
+    """Log start offset."""
+    end: int = 0
+    """Log end offset: the next one."""
+    tail: Tail = EMPTY_TAIL
+
+
+class Replaced(NamedTuple):
+    entry: int
+    partition: int
+    start: int
+    end: int
+
+
+class TopicState(NamedTuple):
+    tip: int = 0
+    rules: int = RULES_VERSION
+    hash: str = "0" * 32
+    """Running hash of write ids and verdicts."""
+    topic: str = ""
+    alive: bool = False
+    life: int = -1
+    """Number of the create entry of the topic as it is now."""
+    head: int = -1
+    """Number of the last counted create, configure or delete."""
+    config: tuple[tuple[str, str], ...] = ()
+    partitions: int = 0
+    parts: tuple[PartitionState, ...] = ()
+    """Of every partition that ever was: as many as ``partitions``, or more after a delete."""
+    own: SenderTable = SenderTable()
+    callers: SenderTable = SenderTable()
+    floor: int = 0
+    """X: of our own senders, those whose last entry is older are forgotten."""
+    horizon: int = 0
+    """H: segments born before it, and not live, may be deleted."""
+    collected_at: int = -1
+    """Number of the last counted collect."""
+    replaces: tuple[Replaced, ...] = ()
+    replaces_forgotten: int = -1
+    """Number of the newest replace that is not in ``replaces`` any more."""
+    index: Index = EMPTY_INDEX  # type: ignore[assignment]  # a tuple's own method, unused here
+
+    def start(self, partition: int) -> int:
+        return self.parts[partition].start
+
+    def end(self, partition: int) -> int:
+        return self.parts[partition].end
+
+    @property
+    def tail_extents(self) -> int:
+        return sum(len(part.tail) for part in self.parts)
+
+
+EMPTY_STATE = TopicState()
+
+
+def rebase(state: TopicState, index: Index) -> TopicState:
+    """The same state upon a newer stored index, or another one of the same entries: its tails
+    keep only what came after it."""
+    if index.seq < state.index.seq or index.seq > state.tip:
+        return state
+    parts = tuple(
+        part._replace(tail=part.tail.since(index.seq)) if len(part.tail) else part
+        for part in state.parts
+    )
+    return state._replace(parts=parts, index=index)

@@ -1,0 +1,1 @@
+"""What drives the core: effects, threads, locks and waits live here."""

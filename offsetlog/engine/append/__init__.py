@@ -1,0 +1,1 @@
+"""From records to an entry that landed."""

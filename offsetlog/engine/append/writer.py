@@ -1,0 +1,255 @@
+"""From a batch of records to an entry that landed.
+
+Invariants:
+
+1. A batch keeps its number, its ``born``, its digest and its rows through all of its tries,
+   also from one call to the next while its fate is open.
+2. An answer is given only from the fold's word: counted, or what being void means here.
+3. A number that counted before is acknowledged only when its entry is durable, whoever put it
+   there; and, but for Spark's own re-runs, only for the same rows. They are compared under the
+   partition count that the entry was hashed with, so adding partitions makes no retry another.
+4. Whatever interrupts a try (Ctrl-C too), the next one of the number knows where it may be.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from offsetlog.core.topic.entry import Append, Counted, Entry, Placed, Void, VoidReason
+from offsetlog.engine.append.record_batch import AppendPayload, SegmentFiles
+from offsetlog.engine.topic.chain import Chain, LandedEntry
+from offsetlog.errors import (
+    CorruptLogError,
+    FencedError,
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnknownTopicError,
+)
+from offsetlog.format import entries as entry_format
+from offsetlog.format.names import bucket_folder
+from offsetlog.values import settings_of
+
+CONDEMNED_TRIES = 2
+KEYS_REMEMBERED = 10_000
+DELIVERY_SECONDS = 120.0
+
+
+class Sender(NamedTuple):
+    """Who sends: an id that this process made up, or a caller's key."""
+
+    app: str
+    seq: int
+    own: bool
+    reruns: bool = False
+    """Runs its batches again by itself, as Spark does: a number that counted stands for its
+    batch, whatever the rows are this time, and so does a lower one."""
+
+
+class Receipt(NamedTuple):
+    """Where an acknowledged batch lies, run after run of its (sorted) rows."""
+
+    placed: tuple[Placed, ...]
+    entry: int
+    duplicate: bool = False
+    """It was there already, by an earlier call with the same key."""
+    hashed_with: int = 0
+    """The partition count that its rows were placed by."""
+
+
+class _Number(NamedTuple):
+    """A sender's number on its way, kept from one try to the next until its fate is known."""
+
+    seq: int
+    born: int
+    tries: list[tuple[str, list[int]]]
+    """(write id, numbers of the entries where it may have landed), of tries without an answer."""
+
+
+class Writer:
+    """Appends batches to one topic, one at a time for each sender."""
+
+    def __init__(self, chain: Chain, pool: ThreadPoolExecutor | None) -> None:
+        self.chain = chain
+        self._files = SegmentFiles(chain.store, chain.folder, chain.env, pool)
+        self._open: dict[str, _Number] = {}
+        self._open_lock = threading.Lock()
+
+    def deliver(self, load: AppendPayload, sender: Sender, hashed_with: int, life: int) -> Receipt:
+        """Try until it is acknowledged, refused, or too late."""
+        env = self.chain.env
+        deadline = env.monotonic() + DELIVERY_SECONDS
+        pause = 0.1
+        while True:
+            try:
+                return self.append(load, sender, hashed_with, life)
+            except OffsetLogError as error:
+                if not error.may_have_landed or env.monotonic() + pause > deadline:
+                    raise
+            env.sleep(pause * (0.5 + env.chance()))
+            pause = min(5.0, 2 * pause)
+
+    def append(self, load: AppendPayload, sender: Sender, hashed_with: int, life: int) -> Receipt:
+        """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
+        chain = self.chain
+        with self._open_lock:
+            number = self._open.pop(sender.app, None)
+        if number is None or number.seq != sender.seq:
+            number = _Number(sender.seq, chain.state.tip, [])
+        try:
+            return self._append(load, sender, hashed_with, life, number)
+        except BaseException as error:
+            if number.tries:
+                # Whatever went wrong this time, an earlier try may be there.
+                if isinstance(error, OffsetLogError):
+                    error.may_have_landed = True
+                self._keep_open(sender.app, number)
+            raise
+
+    def _keep_open(self, app: str, number: _Number) -> None:
+        with self._open_lock:
+            self._open[app] = number
+            while len(self._open) > KEYS_REMEMBERED:
+                del self._open[next(iter(self._open))]
+
+    def _append(
+        self, load: AppendPayload, sender: Sender, hashed_with: int, life: int, number: _Number
+    ) -> Receipt:
+        chain = self.chain
+        born, condemned = number.born, 0
+        if number.tries:
+            chain.refresh()
+        while True:
+            known = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
+            if known is not None and sender.seq <= known.seq:
+                return self._known(load, sender, number)
+            body = Append(
+                sender.app,
+                sender.seq,
+                sender.own,
+                born,
+                life,
+                hashed_with,
+                load.digest,
+                1 if settings_of(chain.state.config).log_append_time else 0,
+                load.parts(self._files, chain.state),
+            )
+            landed = self._land(body, load, number)
+            verdict = landed.verdict
+            if isinstance(verdict, Counted):
+                at = -1 if landed.number is None else landed.number
+                return Receipt(verdict.placed, at, False, hashed_with)
+            if verdict.reason == VoidReason.DUPLICATE:
+                return self._known(load, sender, number)
+            chain.refresh()
+            if verdict.reason == VoidReason.FORGOTTEN:
+                # The chain does not know this sender any more; its names still do.
+                found = self._landed_before(number, hashed_with)
+                if found is not None:
+                    return found
+                born = chain.state.tip
+            elif verdict.reason == VoidReason.CONDEMNED and condemned < CONDEMNED_TRIES:
+                condemned += 1
+            else:
+                # What is void for good here is void at the names of earlier tries as well.
+                number.tries.clear()
+                raise _refused(chain.state.topic or chain.folder, verdict)
+
+    def _land(self, body: Append, load: AppendPayload, number: _Number) -> LandedEntry:
+        chain = self.chain
+        entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
+        table = None
+        if body.parts[0].segment is None:
+            table = load.inline()
+        compression = settings_of(chain.state.config).compression
+        tried: list[int] = []
+        data = entry_format.encode(entry, table, compression)
+        try:
+            return chain.land(entry, data, tried)
+        except BaseException:
+            if tried:
+                number.tries.append((entry.write_id, tried))
+            raise
+
+    def _landed_before(self, number: _Number, hashed_with: int) -> Receipt | None:
+        """Where an earlier try of this number landed and counted, if one did."""
+        for write_id, tried in number.tries:
+            for at in tried:
+                verdict = self.chain.place(at, write_id)
+                if isinstance(verdict, Counted):
+                    return self._durable(Receipt(verdict.placed, at, True, hashed_with))
+        return None
+
+    # --- what being void means -------------------------------------------------------------
+
+    def _known(self, load: AppendPayload, sender: Sender, number: _Number) -> Receipt:
+        """The number counted before: answer with where that lies, if it is the same batch."""
+        state = self.chain.state
+        known = (state.own if sender.own else state.callers).get(sender.app)
+        assert known is not None
+        if sender.own and (known.seq != sender.seq or known.digest != load.digest):
+            raise FencedError(
+                f"Another process sends as {sender.app}: its number {known.seq} counted.",
+                "A process that was cloned while it sent must open the log again.",
+            )
+        if known.seq != sender.seq and sender.reruns:
+            return self._durable(Receipt((), known.entry, True))
+        if known.seq != sender.seq:
+            raise InvalidRequestError(
+                f"Sequence {sender.seq} of app_id {sender.app!r} is below {known.seq}, which "
+                "was acknowledged before.",
+                "Go on with a higher sequence.",
+            )
+        try:
+            found = self.chain.entry_at(known.entry)
+        except OffsetLogError as error:
+            error.may_have_landed = True  # The number counted; whether for these rows is not seen.
+            raise
+        entry, verdict = found or (None, None)
+        if entry is None or not isinstance(verdict, Counted):
+            raise CorruptLogError(
+                f"Entry {known.entry} of topic {state.topic!r} counted, and is not there any more.",
+                "Restore it from a backup; 'offsetlog verify' names all faults.",
+            )
+        assert isinstance(entry.body, Append)
+        hashed_with = entry.body.hashed_with
+        by_caller = not (sender.own or sender.reruns)
+        if by_caller and load.digest_under(hashed_with) != known.digest:
+            # The number is another batch's: no try of this one can count.
+            number.tries.clear()
+            there = sum(run.records for run in verdict.placed)
+            raise InvalidRequestError(
+                f"Sequence {sender.seq} of app_id {sender.app!r} was used for other records: "
+                f"entry {known.entry} of topic {state.topic!r} holds {there} under it. None of "
+                "these were written.",
+                "Give each batch a sequence of its own, and send a batch again with the same "
+                "records in the same order.",
+            )
+        return self._durable(Receipt(verdict.placed, known.entry, True, hashed_with))
+
+    def _durable(self, receipt: Receipt) -> Receipt:
+        """Who put the entry there may have died before its name was durable."""
+        chain = self.chain
+        try:
+            chain.store.settle(bucket_folder(chain.folder, receipt.entry))
+        except OffsetLogError as error:
+            error.may_have_landed = True
+            raise
+        return receipt
+
+
+def _refused(topic: str, verdict: Void) -> OffsetLogError:
+    if verdict.reason == VoidReason.DELETED:
+        return UnknownTopicError(
+            f"Topic {topic!r} was deleted; nothing was written.", "Create it again, or look."
+        )
+    if verdict.reason == VoidReason.NO_PARTITION:
+        return UnknownTopicError(f"Topic {topic!r}: there is no {verdict.detail}.")
+    if verdict.reason == VoidReason.CONDEMNED:
+        return StorageError(
+            f"A batch for topic {topic!r} took longer than the grace period of 'maintain', twice.",
+            "Raise its --grace, or send smaller batches.",
+        )
+    return StorageError(f"A batch for topic {topic!r} was refused: {verdict.detail}.")

@@ -1,0 +1,1 @@
+"""The offsets table, and membership of a group."""

@@ -1,0 +1,270 @@
+"""Heartbeats of this process's group members, and the watch over their peers.
+
+Invariants:
+
+1. Beats have a thread of their own, since looks may wait behind a slow append, and a member that
+   waits is alive. But a heartbeat stops when its consumer has not polled for
+   ``max_poll_interval_ms``: a program that hangs gives its partitions up.
+2. A peer is judged by this process's own clock and its own successful looks (``heartbeat``), and
+   an expulsion is a fact of the table like any other: nothing here takes a partition.
+3. Everybody watches everybody, so that it does not matter how many are killed at once, or which.
+   Of many peers a few are looked at one by one, and all others by listing the heartbeats once a
+   second. A listing may be stale or coarse, so it never condemns: who seems silent for half of
+   its session timeout is looked at itself from then on.
+4. What fails here is tried again at the next turn; it never reaches the consumer's thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from offsetlog.core.group.heartbeat import UNWATCHED, HeartbeatReading, PeerWatch, observe
+from offsetlog.core.group.requests import ExpelRequest
+from offsetlog.core.group.state import GroupState, Member
+from offsetlog.engine.group.offsets_table import OffsetsTable
+from offsetlog.errors import OffsetLogError
+
+LOCAL_WATCH = 0.2
+REMOTE_WATCH = 0.5
+WATCH_EACH = 8
+"""So many peers are looked at one by one, and those whose silence is in doubt."""
+LIST_SECONDS = 1.0
+"""At most; an eighth of the session timeout, if that is shorter."""
+MOST_GAP_MS = 1000
+
+
+class HeartbeatTiming(NamedTuple):
+    session_ms: int
+    heartbeat_ms: int
+    max_poll_ms: int
+
+
+class Heartbeat:
+    """The heart of one membership: beats, and looks at the others."""
+
+    def __init__(
+        self, group: str, member: str, joined: int, client: str, timing: HeartbeatTiming, now: float
+    ) -> None:
+        self.group, self.member, self.joined, self.client = group, member, joined, client
+        self.timing = timing
+        self.polled_at = now
+        self.next_beat = now
+        self.next_watch = now
+        self.count = 0
+        self.watches: dict[tuple[str, int], PeerWatch] = {}
+        self.next_list = now
+        self.listed: set[tuple[str, int]] = set()
+        """The peers that are watched by listings, for now."""
+        self.doubted: set[tuple[str, int]] = set()
+        """Those among the others that were listed until they seemed silent."""
+
+    def overdue(self, now: float) -> bool:
+        return now - self.polled_at > self.timing.max_poll_ms / 1000
+
+
+class Heartbeats:
+    def __init__(self, table: OffsetsTable) -> None:
+        self._table = table
+        self._port = table.port
+        self._env = table.env
+        self._watch_every = LOCAL_WATCH if self._port.is_local else REMOTE_WATCH
+        self._hearts: dict[str, Heartbeat] = {}
+        self._lock = threading.Lock()
+        self._wakes = {"heartbeats": threading.Event(), "watch": threading.Event()}
+        self._threads: dict[str, threading.Thread] = {}
+        self._stopped = False
+
+    def add(self, heart: Heartbeat) -> None:
+        """Begin to beat. The first beat is written by the caller, before its join."""
+        with self._lock:
+            self._hearts[heart.member] = heart
+            for name, work in (("heartbeats", self.beats), ("watch", self.watches)):
+                if name not in self._threads:
+                    self._threads[name] = threading.Thread(
+                        target=self._run, args=(name, work), name=f"offsetlog-{name}", daemon=True
+                    )
+                    self._threads[name].start()
+        for wake in self._wakes.values():
+            wake.set()
+
+    def remove(self, member: str, forget: bool = True) -> None:
+        with self._lock:
+            heart = self._hearts.pop(member, None)
+        if heart is not None and forget:
+            self._forget(member)
+
+    def close(self) -> None:
+        self._stopped = True
+        for wake in self._wakes.values():
+            wake.set()
+        for thread in list(self._threads.values()):
+            if thread is not threading.current_thread():
+                thread.join(timeout=5)
+
+    # --- the threads -----------------------------------------------------------------------
+
+    def _run(self, name: str, work: Callable[[], float]) -> None:
+        wake = self._wakes[name]
+        while not self._stopped:
+            wake.clear()
+            with self._lock:
+                if not self._hearts:
+                    self._threads.pop(name, None)
+                    return
+            try:
+                due = work() - self._env.monotonic()
+            except Exception:  # noqa: BLE001 - a heart that stops for one fault is a worker lost
+                due = 1.0
+            wake.wait(min(max(due, 0.01), 1.0))
+
+    def _all(self) -> list[Heartbeat]:
+        with self._lock:
+            return list(self._hearts.values())
+
+    def beats(self) -> float:
+        """Send the heartbeats that are due; when the next one is."""
+        for heart in (hearts := self._all()):
+            self._beat(heart)
+        return min((heart.next_beat for heart in hearts), default=0.0)
+
+    def watches(self) -> float:
+        """Look at the peers, where it is time; when the next time is."""
+        for heart in (hearts := self._all()):
+            if self._env.monotonic() >= heart.next_watch:
+                self._watch(heart)
+        return min((heart.next_watch for heart in hearts), default=0.0)
+
+    def _beat(self, heart: Heartbeat) -> None:
+        now = self._env.monotonic()
+        if now < heart.next_beat:
+            return
+        heart.next_beat = now + heart.timing.heartbeat_ms / 1000
+        if heart.overdue(now) or heart.member not in self._hearts:
+            return
+        heart.count += 1
+        try:
+            self._port.beat(heart.member, str(heart.count))
+        except OffsetLogError:
+            heart.next_beat = now + heart.timing.heartbeat_ms / 4000
+
+    def _watch(self, heart: Heartbeat) -> None:
+        every = min(self._watch_every, heart.timing.session_ms / 8000)
+        heart.next_watch = self._env.monotonic() + every
+        if heart.overdue(self._env.monotonic()):
+            return
+        try:
+            group = self._table.look(every / 2).group(heart.group)
+        except OffsetLogError:
+            for key, watch in heart.watches.items():
+                heart.watches[key] = observe(watch, self._failed(), 0, 0)
+            return
+        me = group.members.get(heart.member)
+        if me is None or me.joined != heart.joined:
+            return
+        peers = peers_to_watch(group, heart.member)
+        heart.watches = {key: heart.watches[key] for key in peers if key in heart.watches}
+        heart.listed &= peers.keys()
+        heart.doubted &= peers.keys()
+        for key in [key for key in peers if key not in heart.watches]:
+            if len(heart.watches) - len(heart.listed | heart.doubted) >= WATCH_EACH:
+                heart.listed.add(key)
+            heart.watches[key] = UNWATCHED
+        self._look_at_listed(heart, peers)
+        silent = [
+            peer
+            for key, peer in peers.items()
+            if key not in heart.listed and self._is_silent(heart, peer)
+        ]
+        for key in [key for key in heart.doubted if heart.watches[key].silent_ms == 0]:
+            heart.doubted.discard(key)
+            heart.listed.add(key)
+            heart.watches[key] = UNWATCHED
+        if silent:
+            self._expel(heart, silent)
+
+    def _look_at_listed(self, heart: Heartbeat, peers: dict[tuple[str, int], Member]) -> None:
+        now = self._env.monotonic()
+        if not heart.listed or now < heart.next_list:
+            return
+        heart.next_list = now + min(LIST_SECONDS, heart.timing.session_ms / 8000)
+        try:
+            beats = self._port.list_beats()
+        except OffsetLogError:
+            for key in heart.listed:
+                heart.watches[key] = observe(heart.watches[key], self._failed(), 0, 0)
+            return
+        at = int(self._env.monotonic() * 1000)
+        for key in sorted(heart.listed):
+            session_ms = peers[key].said.session_ms
+            # So small that three eighths of the timeout, more than a heartbeat, are left to look
+            # closer, however long this watcher slept.
+            gap = min(4000, max(session_ms // 8, 1))
+            watch = observe(heart.watches[key], HeartbeatReading(at, beats.get(key[0])), 0, gap)
+            heart.watches[key] = watch
+            if watch.silent_ms * 2 >= session_ms:
+                self._look_closer(heart, key)
+
+    def _look_closer(self, heart: Heartbeat, key: tuple[str, int]) -> None:
+        """Its silence counts on, from a heartbeat that was read and not only listed."""
+        try:
+            beat = self._port.look_at_beat(key[0])
+        except OffsetLogError:
+            return
+        heart.watches[key] = heart.watches[key]._replace(beat=beat)
+        heart.listed.discard(key)
+        heart.doubted.add(key)
+
+    def _failed(self) -> HeartbeatReading:
+        return HeartbeatReading(int(self._env.monotonic() * 1000), None, failed=True)
+
+    def _is_silent(self, heart: Heartbeat, peer: Member) -> bool:
+        key = peer.name, peer.joined
+        gap = max(MOST_GAP_MS, int(4000 * self._watch_every))
+        for _ in range(2):
+            try:
+                at = int(self._env.monotonic() * 1000)
+                look = HeartbeatReading(at, self._port.look_at_beat(peer.name))
+            except OffsetLogError:
+                look = self._failed()
+            watch = observe(heart.watches.get(key, UNWATCHED), look, peer.said.session_ms, gap)
+            heart.watches[key] = watch
+            if watch.expel or not watch.suspected:
+                break
+        return heart.watches[key].expel
+
+    def _expel(self, heart: Heartbeat, silent: list[Member]) -> None:
+        by = heart.client or heart.member
+        try:
+            self._table.ask(
+                *(
+                    ExpelRequest(
+                        heart.group,
+                        peer.name,
+                        peer.joined,
+                        by,
+                        f"no heartbeat came for {peer.said.session_ms} ms",
+                    )
+                    for peer in silent
+                )
+            )
+        except OffsetLogError:
+            return
+        for peer in silent:
+            heart.watches.pop((peer.name, peer.joined), None)
+            self._forget(peer.name)
+
+    def _forget(self, member: str) -> None:
+        try:
+            self._port.forget_beat(member)
+        except OffsetLogError:
+            return  # Maintenance sweeps it.
+
+
+def peers_to_watch(group: GroupState, member: str) -> dict[tuple[str, int], Member]:
+    """The members that send heartbeats, but this one. Those that follow it in the ring of all come
+    first, so that each member has others that look at it itself."""
+    names = sorted(name for name, m in group.members.items() if m.said.session_ms > 0)
+    others = [name for name in names if name > member] + [n for n in names if n < member]
+    return {(name, group.members[name].joined): group.members[name] for name in others}

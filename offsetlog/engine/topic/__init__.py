@@ -1,0 +1,1 @@
+"""One topic that is open: its chain, its stored states, reading it, changing it."""

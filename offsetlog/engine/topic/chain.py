@@ -1,0 +1,498 @@
+"""One topic's chain, driven: fold it forward, and land entries on it.
+
+Invariants:
+
+1. ``state`` is the true fold of the chain up to its tip. It only moves forward.
+2. ``land`` answers after the fold has passed the place where its entry landed, and with the
+   fold's word on it. What the state at hand already voids is not put.
+3. An entry of ours whose fate is open can land at one name only, and the next entry of ours
+   starts at that name.
+4. An idle look is one request.
+5. No state is taken from a snapshot that the chain does not reach: the entry below its tip is
+   there. On a server that costs one request, and only when nothing came after the snapshot.
+6. What is acknowledged lies in the chain that was folded, and not in a folder that took its
+   place: an entry that is known is looked at again. On a disk that is done for each put, by the
+   file's identity; on a server it is a request, so it is done now and then.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from offsetlog.core.topic import landing
+from offsetlog.core.topic.entry import Entry, Verdict, Void
+from offsetlog.core.topic.fold import judge, step
+from offsetlog.core.topic.state import EMPTY_STATE, TopicState, rebase
+from offsetlog.engine.env import Env
+from offsetlog.errors import CorruptLogError, OffsetLogError, StorageError, UnknownTopicError
+from offsetlog.format import entries as entry_format
+from offsetlog.format.entries import StoredEntry
+from offsetlog.format.names import BUCKET_ENTRIES, EntryName, SnapshotName, bucket_folder
+from offsetlog.storage import forks
+from offsetlog.storage.store import Committed, Conflict, Offer, PutResult, Store
+
+RECENT_BYTES = 32 * 1024 * 1024
+"""How much of the newest entries is kept, so that reading what was just folded is free."""
+WINDOW = 16
+"""The most names that are asked for at once while catching up."""
+COMPANY_ENTRIES = 64
+"""For so many entries after somebody else's a writer gives way as in company."""
+ALONE_PART = 0.2
+"""The part of a put's latency within which a writer that is alone gives way."""
+LONGEST_PUT = 2.0
+"""Seconds of a put that are believed to be the store's: a process that stood still in the middle
+of one must not give way for as long as it stood."""
+PROVEN_SECONDS = 600.0
+"""For so long a chain on a server is believed to be the one that was folded."""
+MISSING_LOOKS = 5
+"""Looks for a name that is missing although a later one was seen."""
+
+
+class LandedEntry(NamedTuple):
+    """``number`` is None when the entry was void before it was put."""
+
+    number: int | None
+    verdict: Verdict
+
+
+class _Anchor(NamedTuple):
+    """An entry that was folded; no other will ever be at its number."""
+
+    number: int
+    write_id: str
+
+
+class Chain:
+    def __init__(
+        self, store: Store, folder: str, env: Env, pool: ThreadPoolExecutor | None = None
+    ) -> None:
+        self.store = store
+        self.folder = folder
+        self.env = env
+        self.state: TopicState = EMPTY_STATE
+        self._made_in = forks.process()
+        self._pool = None if store.is_local else pool
+        self._lock = threading.RLock()
+        self._watched: dict[str, LandedEntry | None] = {}
+        self._recent: OrderedDict[int, StoredEntry] = OrderedDict()
+        self._recent_bytes = 0
+        self._undecided: int | None = None
+        self._anchor: _Anchor | None = None
+        self._stamp_of: Callable[[str], object] | None = getattr(store, "stamp", None)
+        self._stamp: object = None
+        """Of the anchor's file, when it was last seen to be the anchor."""
+        self._proven_until = float("-inf")
+        self.open_stored: Callable[[int], TopicState | None] | None = None
+        """Gives the newest stored state whose tip is at most a number."""
+        self._others_at = -COMPANY_ENTRIES
+        """Number of the newest entry that is not ours."""
+        self._put_seconds = 0.0
+        self._hits = 0
+        self._not_before = 0.0
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def adopt(self, state: TopicState) -> None:
+        """Take over a stored state, or one upon a newer index, if it is not behind."""
+        with self._lock:
+            if state.tip >= self.state.tip:
+                self.state = state
+
+    def resume(self, stored: TopicState) -> TopicState:
+        """Begin with a stored state, and fold forward from there."""
+        with self._lock:
+            if self.store.is_local:
+                self.check_reaches(stored.tip)
+                self._anchor_below(stored.tip)
+            self.adopt(stored)
+            state = self.refresh()
+            if state.tip == stored.tip and not self.store.is_local:
+                try:
+                    self.check_reaches(stored.tip)
+                except OffsetLogError:
+                    self.state = EMPTY_STATE
+                    raise
+            return state
+
+    def check_reaches(self, tip: int) -> None:
+        """Is the entry below the tip of a stored state there? A snapshot is stored after all
+        entries below it, so a chain that ends before it has lost some, or was copied before it."""
+        if not tip:
+            return
+        last = str(EntryName(self.folder, tip - 1))
+        for attempt in range(MISSING_LOOKS):
+            if self.store.get(last, 0, 1) is not None:
+                return
+            self.env.sleep(0.02 * 2**attempt)
+        raise CorruptLogError(
+            f"The chain ends before its newest snapshot: {SnapshotName(self.folder, tip)} is "
+            f"there, and {last} is missing.",
+            f"Restore the entries that were lost. In a copy that was made with _log before "
+            f"_snapshot, delete {self.folder}/_snapshot and {self.folder}/_index, which are "
+            "caches: the copy then ends with its last entry.",
+        )
+
+    def _anchor_below(self, tip: int) -> None:
+        try:
+            found = self._get(tip - 1) if tip else None
+        except CorruptLogError:
+            return  # It is told of by whoever reads it.
+        if found is not None and self._anchor is None:
+            self._anchor_to(tip - 1, found.entry.write_id)
+
+    def _anchor_to(self, number: int, write_id: str) -> None:
+        self._anchor = _Anchor(number, write_id)
+        if self._stamp_of is not None:
+            self._stamp = self._stamp_of(str(EntryName(self.folder, number)))
+        self._proven_until = self.env.monotonic() + PROVEN_SECONDS
+
+    def doubt(self) -> None:
+        """Something is odd: look again before the next entry is put."""
+        self._proven_until = float("-inf")
+
+    def check_place(self) -> None:
+        """Raise if the topic's folder was removed, or if another chain is in its place."""
+        anchor = self._anchor
+        if anchor is None:
+            return
+        stamp: object = None
+        if self._stamp_of is not None:
+            stamp = self._stamp_of(str(EntryName(self.folder, anchor.number)))
+            if stamp is not None and stamp == self._stamp:
+                return
+        elif self.env.monotonic() < self._proven_until:
+            return
+        found = self._get(anchor.number)
+        if found is None or found.entry.write_id != anchor.write_id:
+            raise UnknownTopicError(
+                f"The folder of topic {self.state.topic!r} was removed, or another one took its "
+                "place, since this program opened it; nothing was written.",
+                "Open the log again. A topic is purged, or its folder removed, only when nobody "
+                "writes to it.",
+            )
+        self._stamp = stamp
+        self._proven_until = self.env.monotonic() + PROVEN_SECONDS
+
+    def rebase(self, stored: TopicState) -> TopicState:
+        """Put the state upon the index of a newer stored one: its tails become short."""
+        with self._lock:
+            if stored.tip > self.state.tip and not self._watched:
+                self.check_reaches(stored.tip)
+                self.state = stored
+            else:
+                # An entry of ours on its way must be met in the fold, not passed in a leap.
+                if stored.tip:
+                    self.fold_to(stored.tip - 1)
+                self.state = rebase(self.state, stored.index)
+            return self.state
+
+    def replace_state(self, state: TopicState) -> TopicState:
+        """Begin again from another stored state, because what ours rests on cannot be read."""
+        with self._lock:
+            if self._watched and state.tip:
+                self.fold_to(state.tip - 1)
+            elif state.tip > self.state.tip:
+                self.check_reaches(state.tip)
+            self.state = self.fold_aside(state, self.state.tip)
+            return self.state
+
+    def fold_aside(self, state: TopicState, tip: int) -> TopicState:
+        """``state`` folded forward to ``tip``, beside the chain's own state, which others use."""
+        while state.tip < tip:
+            numbers = range(state.tip, min(tip, state.tip + WINDOW))
+            for number, stored in zip(numbers, self._read_all(numbers), strict=True):
+                if stored is None:
+                    raise CorruptLogError(
+                        f"{EntryName(self.folder, number)} is missing, though it was there.",
+                        "Restore it from a backup; 'offsetlog verify' names all faults.",
+                    )
+                state, _ = step(state, stored.entry)
+        return state
+
+    def _read_all(self, numbers: range) -> Iterator[StoredEntry | None]:
+        if self._pool is None or len(numbers) == 1:
+            return map(self.read_entry, numbers)
+        return self._pool.map(self.read_entry, numbers)
+
+    def refresh(self) -> TopicState:
+        """Fold forward until a name is not there."""
+        forks.check(self._made_in)
+        with self._lock:
+            width = 1
+            while True:
+                found = self._fold_window(width)
+                if found < width:
+                    return self.state
+                width = min(WINDOW, 2 * width) if self._pool is not None else 1
+
+    def advance(self) -> TopicState:
+        """Fold what is there of the next names, in one go: an idle look is one request, and so
+        is a look that finds one new entry. Who is far behind asks for more with each look."""
+        forks.check(self._made_in)
+        with self._lock:
+            # Two hits in a row may be chance; from the third on there is a backlog.
+            width = 1 if self._pool is None else min(WINDOW, 2 ** max(0, self._hits - 2))
+            full = self._fold_window(width) == width
+            self._hits = self._hits + 1 if full else 0
+            return self.state
+
+    def read_entry(self, number: int) -> StoredEntry | None:
+        """An entry as it is stored: from memory if it was folded lately, else one request."""
+        return self.recent(number) or self._get(number)
+
+    def recent(self, number: int) -> StoredEntry | None:
+        """An entry that was folded lately; None if it would have to be asked for."""
+        return self._recent.get(number)
+
+    def fold_to(self, number: int) -> None:
+        """Fold forward until entry ``number`` is part of the state; it must be there."""
+        with self._lock:
+            while self.state.tip <= number:
+                if not self._fold_window(min(WINDOW, number - self.state.tip + 1)):
+                    self._await_entry(self.state.tip, number)
+
+    def _fold_window(self, width: int) -> int:
+        """Ask for the next ``width`` names and fold what is there, up to the first hole."""
+        tip = self.state.tip
+        numbers = range(tip, tip + width)
+        if self._pool is None or width == 1:
+            got: Iterator[StoredEntry | None] = (self._get(n) for n in numbers)
+        else:
+            got = self._pool.map(self._get, numbers)
+        folded = 0
+        hole = False
+        for number, stored in zip(numbers, got, strict=True):
+            if stored is None:
+                hole = True
+                if self._pool is None:
+                    break
+            elif hole:
+                self._await_entry(self.state.tip, number)
+                return width
+            else:
+                self._fold_one(number, stored)
+                folded += 1
+        return folded
+
+    def _await_entry(self, missing: int, seen: int) -> None:
+        """A later name was seen, so this one must come into sight; else the chain has a hole."""
+        for attempt in range(MISSING_LOOKS):
+            stored = self._get(missing)
+            if stored is not None:
+                self._fold_one(missing, stored)
+                return
+            self.env.sleep(0.02 * 2**attempt)
+        raise CorruptLogError(
+            f"{EntryName(self.folder, missing)} is missing, though entry {seen} is there.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
+
+    def _get(self, number: int) -> StoredEntry | None:
+        name = str(EntryName(self.folder, number))
+        data = self.store.get(name, 0, entry_format.MAX_ENTRY_BYTES + 1)
+        return None if data is None else entry_format.decode(data, name)
+
+    def _fold_one(self, number: int, stored: StoredEntry) -> None:
+        if number != self.state.tip:
+            return
+        state, verdict = step(self.state, stored.entry)
+        write_id = stored.entry.write_id
+        if self._anchor is None:
+            self._anchor_to(number, write_id)
+        # Who is interrupted here (Ctrl-C) must not leave a state that passed an entry of
+        # another thread without that thread's hearing of it.
+        if write_id not in self._watched:
+            self._others_at = number
+        elif self._watched[write_id] is None:
+            self._watched[write_id] = LandedEntry(number, verdict)
+        self.state = state
+        self._remember(number, stored)
+
+    def _remember(self, number: int, stored: StoredEntry) -> None:
+        self._recent[number] = stored
+        self._recent_bytes += len(stored.data)
+        while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
+            _, old = self._recent.popitem(last=False)
+            self._recent_bytes -= len(old.data)
+
+    # --- landing ---------------------------------------------------------------------------
+
+    def land(self, entry: Entry, data: bytes, tried: list[int] | None = None) -> LandedEntry:
+        """Put an entry at the tip, and fold up to it. One call at a time for a sender.
+
+        ``tried`` takes the numbers where the bytes may be. An error says ``may_have_landed``
+        whenever they may be at one of them and the fold has not told."""
+        forks.check(self._made_in)
+        void = judge(self.state, entry)
+        if void is not None:
+            return LandedEntry(None, void)
+        first = self.state.tip if self._undecided is None else self._undecided
+        tried = [] if tried is None else tried
+        self._watched[entry.write_id] = None
+        try:
+            self.check_place()
+            offer = self.store.offer(data, str(EntryName(self.folder, first)))
+            if hasattr(offer, "check"):
+                offer.check = self.check_place
+            try:
+                put = self._put_somewhere(entry, offer, first, tried)
+            finally:
+                offer.close()
+            self._undecided = None
+            if isinstance(put, Void):
+                return LandedEntry(None, put)
+            self._check_landed(tried)
+            return self._fold_own(entry, data, put)
+        except OffsetLogError as error:
+            if tried:
+                error.may_have_landed = True
+            raise
+        finally:
+            del self._watched[entry.write_id]
+
+    def _check_landed(self, tried: list[int]) -> None:
+        """The chain may have been removed while the entry was put: nobody will read it then."""
+        if self._stamp_of is None:
+            return
+        try:
+            self.check_place()
+        except UnknownTopicError:
+            tried.clear()
+            raise
+
+    def _put_somewhere(
+        self, entry: Entry, offer: Offer, first: int, tried: list[int]
+    ) -> int | Void:
+        """The number where the bytes landed; or why they never will."""
+        at = [first]
+        try:
+            return self._put_until_decided(entry, offer, first, tried, at)
+        except OffsetLogError:
+            raise
+        except BaseException:
+            # Ctrl-C, wherever it struck: the bytes may be, or come to be, at the last name.
+            tried.append(at[0])
+            self._undecided = at[0]
+            raise
+
+    def _put_until_decided(
+        self, entry: Entry, offer: Offer, first: int, tried: list[int], at: list[int]
+    ) -> int | Void:
+        """``at`` holds the name that is being tried."""
+        way = landing.Landing.at(first)
+        step_to: landing.PutAt | landing.FindTip | landing.GiveUp = landing.PutAt(first)
+        while True:
+            if isinstance(step_to, landing.GiveUp):
+                raise self._open_fate(step_to.number, step_to.error)
+            if isinstance(step_to, landing.FindTip):
+                tip = self.refresh().tip
+                known = self._watched[entry.write_id]
+                if known is not None and known.number is not None:
+                    return self._settled(known.number)
+                void = judge(self.state, entry)
+                if void is not None:
+                    return void
+                way, step_to = way.looked(tip)
+            at[0] = step_to.number
+            if step_to.again:
+                self.env.sleep(0.05 * 2**step_to.again * (0.5 + self.env.chance()))
+            try:
+                result = self._put(offer, step_to)
+            except OffsetLogError as error:
+                if way.unknown or error.may_have_landed:
+                    tried.append(step_to.number)
+                    raise self._open_fate(step_to.number, str(error)) from error
+                return self._refused(entry, step_to.number, error, tried)
+            tried.append(step_to.number)
+            if isinstance(result, Committed):
+                return step_to.number
+            if isinstance(result, Conflict):
+                way, step_to = way.conflicted()
+            else:
+                way, step_to = way.unanswered(result.error)
+
+    def _refused(self, entry: Entry, number: int, error: OffsetLogError, tried: list[int]) -> int:
+        """The put at ``number`` was refused. An earlier name may hold our own file all the
+        same, behind a conflict that hid a lost answer: only the fold up to here tells."""
+        if tried:
+            self.fold_to(number - 1)
+        known = self._watched[entry.write_id]
+        if known is not None and known.number is not None:
+            return self._settled(known.number)
+        tried.clear()
+        raise error
+
+    def _settled(self, number: int) -> int:
+        """Our own entry was met at ``number``, and no put said that its name is durable."""
+        self.store.settle(bucket_folder(self.folder, number))
+        return number
+
+    def _put(self, offer: Offer, at: landing.PutAt) -> PutResult:
+        name = str(EntryName(self.folder, at.number))
+        if not self.store.is_local:
+            self.env.sleep(max(0.0, self._not_before - self.env.monotonic()))
+        elif at.number % BUCKET_ENTRIES == 0 and at.number:
+            # A power cut must not keep this entry and lose one before it.
+            self.store.settle(bucket_folder(self.folder, at.number - 1))
+        before = self.env.monotonic()
+        result = offer.put(name)
+        if isinstance(result, Committed):
+            now = self.env.monotonic()
+            took = min(LONGEST_PUT, now - before)
+            before_it = self._put_seconds or took
+            self._put_seconds = before_it * 0.8 + took * 0.2
+            # The winner of a name asks for the next one first, and would win for ever.
+            # Alone, a small part is enough to let a newcomer in after a few rounds.
+            company = at.number - self._others_at <= COMPANY_ENTRIES
+            part = 1.0 if company else ALONE_PART
+            self._not_before = now + self.env.chance() * part * self._put_seconds
+        return result
+
+    def _open_fate(self, number: int, error: str) -> StorageError:
+        self._undecided = number
+        return StorageError(
+            f"No answer came to the write of {EntryName(self.folder, number)}: {error}",
+            "It may have landed. Send it again with the same app_id and sequence, or look.",
+            may_have_landed=True,
+        )
+
+    def _fold_own(self, entry: Entry, data: bytes, number: int) -> LandedEntry:
+        """Fold up to ``number``, where our bytes are: they need not be read back."""
+        with self._lock:
+            if self.state.tip < number:
+                self.fold_to(number - 1)
+            if self.state.tip == number and self._watched[entry.write_id] is None:
+                name = str(EntryName(self.folder, number))
+                self._fold_one(number, entry_format.written(entry, data, name))
+        known = self._watched[entry.write_id]
+        if known is None:
+            raise CorruptLogError(
+                f"{EntryName(self.folder, number)} holds another entry than was put there."
+            )
+        return known
+
+    def place(self, number: int, write_id: str) -> Verdict | None:
+        """The fold's word on an old entry; None if it is another's."""
+        found = self.entry_at(number)
+        return None if found is None or found[0].write_id != write_id else found[1]
+
+    def entry_at(self, number: int) -> tuple[Entry, Verdict] | None:
+        """An old entry and the fold's word on it, found by folding to it; None: there is none."""
+        state = self.state_before(number)
+        while True:
+            stored = self.read_entry(state.tip)
+            if stored is None:
+                return None
+            tip = state.tip
+            state, verdict = step(state, stored.entry)
+            if tip == number:
+                return stored.entry, verdict
+
+    def state_before(self, number: int) -> TopicState:
+        """A state at or before ``number``: a stored one where there is one."""
+        found = self.open_stored(number) if self.open_stored is not None else None
+        return EMPTY_STATE if found is None else found

@@ -1,0 +1,217 @@
+"""Positions in partitions, and the reading on from them.
+
+Invariants:
+
+1. A position is the offset of the next record that is given. It moves only by giving records
+   and by ``move``; what fails moves nothing. ``gather`` moves them tentatively: they hold once
+   ``before`` is None, the last step of a poll, and ``rewind`` puts them back, whatever stopped it.
+2. Partitions are served in turn: one that has much does not starve the others.
+3. Where a partition without a position begins, and what happens to one that lies outside the
+   log, is its owner's to say (``StartingOffsets``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from offsetlog.core.topic.plan import check_partition
+from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine.topic.reader import ALL_COLUMNS, FetchedBatch
+from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError, UnknownTopicError
+from offsetlog.values import TopicPartition
+
+GATHER_SECONDS = 0.02
+"""How long a poll that has something goes on for more."""
+
+Rows = tuple[TopicPartition, FetchedBatch, int, int]
+Positions = dict[TopicPartition, int | None]
+
+
+class StartingOffsets(Protocol):
+    """Who says where reading begins."""
+
+    def begin(self, tp: TopicPartition) -> int:
+        """The first position of a partition, in the topic as it was just looked at."""
+
+    def out_of_range(self, tp: TopicPartition, position: int) -> int:
+        """The new position of one whose old one is not there any more."""
+
+
+class _Stream(NamedTuple):
+    """What was read ahead for a partition: rows of ``batch`` from ``row`` on."""
+
+    batch: FetchedBatch
+    row: int
+    offset: int
+    """The position that it goes on from; with any other it is of no use."""
+
+
+class Cursor:
+    """For one thread."""
+
+    def __init__(self, handle: Callable[[str], OpenTopic], starts: StartingOffsets) -> None:
+        self._handle = handle
+        self._starts = starts
+        self.positions: Positions = {}
+        self.paused: set[TopicPartition] = set()
+        self.skips_unknown = False
+        """Whether a topic that is gone is passed over."""
+        self._streams: dict[TopicPartition, _Stream] = {}
+        self._running: dict[TopicPartition, Iterator[FetchedBatch]] = {}
+        self._turn = 0
+        self.before: Positions | None = None
+        """While a poll gathers: the positions of the last poll that returned."""
+
+    def rewind(self, before: Positions | None = None) -> None:
+        """Nothing of what was gathered last has been given, so the positions are again those of
+        ``before``. What was read ahead knows where it goes on, and is passed over."""
+        before = before if self.before is None else self.before
+        if before is not None:
+            self.positions = before
+            self.before = None
+
+    def keep(self, wanted: Iterable[TopicPartition]) -> None:
+        """Read these and no others; those that were read already go on where they were."""
+        names = list(wanted)
+        self.positions = {tp: self.positions.get(tp) for tp in names}
+        self._streams = {tp: s for tp, s in self._streams.items() if tp in self.positions}
+        self._running = {tp: r for tp, r in self._running.items() if tp in self.positions}
+        self.paused &= set(names)
+
+    def add(self, tp: TopicPartition, position: int | None = None) -> None:
+        self.move(tp, position)
+
+    def drop(self, gone: Iterable[TopicPartition]) -> None:
+        without = set(gone)
+        self.keep([tp for tp in self.positions if tp not in without])
+
+    def move(self, tp: TopicPartition, position: int | None) -> None:
+        self.positions[tp] = position
+        self._streams.pop(tp, None)
+        self._running.pop(tp, None)
+
+    def clear(self) -> None:
+        self._streams.clear()
+        self._running.clear()
+
+    def position(self, tp: TopicPartition) -> int:
+        position = self.positions[tp]
+        if position is None:
+            self._handle(tp.topic).state()
+            position = self.positions[tp] = self._starts.begin(tp)
+        return position
+
+    def _resolve(self) -> None:
+        """Give a position to all that have none, by one look at each topic: what "latest" means
+        must not depend on when a partition's turn comes."""
+        new = [tp for tp, position in self.positions.items() if position is None]
+        looked: dict[str, bool] = {}
+        for tp in new:
+            if tp in self.paused:
+                continue
+            try:
+                if tp.topic not in looked:
+                    looked[tp.topic] = bool(self._handle(tp.topic).state().tip)
+                self.positions[tp] = self._starts.begin(tp)
+            except UnknownTopicError:
+                if not self.skips_unknown:
+                    raise
+
+    # --- reading ---------------------------------------------------------------------------
+
+    def gather(self, most: int, monotonic: Callable[[], float]) -> list[Rows]:
+        """What is at hand or known to be there, from each partition in turn: once round, and
+        on as long as there is room and it takes no time to speak of.
+
+        What was taken is given even if a later partition fails: its turn comes again. If there
+        is something, the positions hold only when ``before`` is set to None again."""
+        self.rewind()
+        self._resolve()
+        positions = dict(self.positions)
+        self.before = self.positions
+        self.positions = positions
+        order = [tp for tp in self.positions if tp not in self.paused]
+        turn = self._turn % max(1, len(order))
+        order = order[turn:] + order[:turn]
+        out: list[Rows] = []
+        room = most
+        until = monotonic() + GATHER_SECONDS
+        try:
+            while order and room > 0:
+                more = []
+                for tp in order:
+                    taken = self._take_some(tp, room) if room > 0 else None
+                    if taken is not None:
+                        out.append((tp, *taken))
+                        room -= taken[2] - taken[1]
+                        more.append(tp)
+                order = more if monotonic() < until else []
+        except OffsetLogError:
+            if not out:
+                raise
+        if out:
+            self._turn += 1
+        else:
+            self.before = None
+        return out
+
+    def _take_some(self, tp: TopicPartition, room: int) -> tuple[FetchedBatch, int, int] | None:
+        while True:
+            stream = self._streams.get(tp)
+            if stream is not None and stream.offset == self.positions[tp]:
+                batch, row = stream.batch, stream.row
+            else:
+                read = self._read(tp)
+                if read is None:
+                    return None
+                batch, row = read, 0
+            high = min(batch.table.num_rows, row + room)
+            if high < batch.table.num_rows:
+                offset = batch.table.column("offset")[high].as_py()
+                self._streams[tp] = _Stream(batch, high, offset)
+                self.positions[tp] = offset
+            else:
+                self._streams.pop(tp, None)
+                self.positions[tp] = batch.end
+            if high > row:
+                return batch, row, high
+
+    def _read(self, tp: TopicPartition) -> FetchedBatch | None:
+        """The next batch of a partition; None when the position is at the end."""
+        handle = self._handle(tp.topic)
+        try:
+            check_partition(handle.state(fresh=False), tp.partition)
+        except UnknownTopicError:
+            if self.skips_unknown:
+                return None
+            raise
+        position = self.positions[tp]
+        if position is None:
+            return None
+        part = handle.chain.state.parts[tp.partition]
+        if not part.start <= position <= part.end:
+            position = self._starts.out_of_range(tp, position)
+            self.move(tp, position)
+            part = handle.chain.state.parts[tp.partition]
+        if position == part.end:
+            return None
+        try:
+            return self._continue(handle, tp, position, part.end)
+        except OffsetOutOfRangeError:
+            # Retention took it between the plan and the read.
+            self.move(tp, self._starts.out_of_range(tp, position))
+            return self._read(tp)
+
+    def _continue(
+        self, handle: OpenTopic, tp: TopicPartition, position: int, end: int
+    ) -> FetchedBatch:
+        """The next batch of the run that is being read, or of a new one up to ``end``."""
+        running = self._running.pop(tp, None)
+        batch = None if running is None else next(running, None)
+        if batch is None or batch.start != position:
+            running = handle.reader.read(tp.partition, position, end, ALL_COLUMNS)
+            batch = next(running)
+        assert running is not None
+        self._running[tp] = running
+        return batch

@@ -1,0 +1,139 @@
+"""All that is kept open for one topic: its chain, stored states, reader and writer.
+
+Invariants:
+
+1. One ``OpenTopic`` for a topic and an open ``Log``: its threads share what was folded.
+2. ``state(fresh=True)`` has seen every entry that was acknowledged before the call.
+3. In a process that was forked since, it refuses before it takes a lock or asks the storage.
+"""
+
+from __future__ import annotations
+
+import difflib
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from offsetlog.core.topic.entry import Body, Counted, Entry, Void
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.append.writer import Writer
+from offsetlog.engine.env import Env
+from offsetlog.engine.topic.chain import Chain, LandedEntry
+from offsetlog.engine.topic.reader import Reader
+from offsetlog.engine.topic.stored_state import StoredState
+from offsetlog.errors import CorruptLogError, OffsetLogError, UnknownTopicError
+from offsetlog.format import entries as entry_format
+from offsetlog.format.names import ROOT_FILE, topic_folder
+from offsetlog.storage import forks
+from offsetlog.storage.store import Store
+from offsetlog.values import TopicConfig, settings_of
+
+
+class OpenTopic:
+    def __init__(self, store: Store, name: str, env: Env, pool: ThreadPoolExecutor | None) -> None:
+        self.name = name
+        self.chain = Chain(store, topic_folder(name), env, pool)
+        self.stored = StoredState(self.chain)
+        self.reader = Reader(self.chain, self.stored, pool)
+        self.writer = Writer(self.chain, pool)
+        self.gathering: weakref.WeakSet[Any] = weakref.WeakSet()
+        """Lanes of keyed producers with a batch that is not written yet."""
+        self.dropped: list[str] = []
+        """What became of such batches whose producers were dropped."""
+        self._opened = False
+        self._lock = threading.Lock()
+        self._made_in = forks.process()
+
+    def state(self, fresh: bool = True) -> TopicState:
+        """The topic's state; ``UnknownTopicError`` when there is no such topic."""
+        self._open_or_refresh(fresh)
+        state = self.chain.state
+        if not state.alive or state.topic != self.name:
+            raise unknown_topic(self.name, state, self.chain.store)
+        return state
+
+    def glance(self) -> TopicState:
+        """The topic's state after one look, which need not reach the end of the chain."""
+        self.check_process()
+        with self._lock:
+            opened = self._opened
+        if not opened:
+            return self.state()
+        state = self.chain.advance()
+        self.stored.rebase_if_long()
+        if not state.alive or state.topic != self.name:
+            raise unknown_topic(self.name, state, self.chain.store)
+        return state
+
+    def raw_state(self) -> TopicState:
+        """The state whether or not the topic exists."""
+        self._open_or_refresh(True)
+        state = self.chain.state
+        if state.tip and topic_folder(state.topic) != self.chain.folder:
+            raise CorruptLogError(
+                f"The folder {self.chain.folder!r} holds the chain of topic {state.topic!r}, which "
+                f"belongs into {topic_folder(state.topic)!r}.",
+                "Folders of a root are not renamed or copied within it: put it back.",
+            )
+        return state
+
+    def check_process(self) -> None:
+        """Refuse in a process that was forked since."""
+        forks.check(self._made_in)
+
+    def _open_or_refresh(self, fresh: bool) -> None:
+        self.check_process()
+        with self._lock:
+            if not self._opened:
+                self.stored.open()
+                self._opened = True
+                return
+        if fresh:
+            self.chain.refresh()
+            self.stored.rebase_if_long()
+
+    @property
+    def config(self) -> TopicConfig:
+        return settings_of(self.chain.state.config)
+
+    def propose(self, body: Body) -> LandedEntry:
+        """Land an entry without rows, other than an append."""
+        env = self.chain.env
+        entry = Entry(env.new_id(), env.now_ms(), body)
+        return self.chain.land(entry, entry_format.encode(entry, None, "none"))
+
+    def decide(self, body: Body) -> Void | None:
+        """Land an entry without rows; None if it counted."""
+        verdict = self.propose(body).verdict
+        return None if isinstance(verdict, Counted) else verdict
+
+
+def unknown_topic(name: str, state: TopicState, store: Store | None = None) -> UnknownTopicError:
+    """That there is no such topic, and what may have been meant."""
+    if state.alive:
+        return UnknownTopicError(f"There is no topic {name!r}.", f"Did you mean {state.topic!r}?")
+    gone = f"Topic {name!r} was deleted." if state.tip else f"There is no topic {name!r}."
+    near = [] if store is None or state.tip else _near(name, store)
+    if near:
+        return UnknownTopicError(gone, f"Did you mean {near[0]!r}?")
+    if store is not None and not state.tip and _is_no_root(store):
+        gone = f"There is no topic {name!r}, and no log at {store.url}."
+        return UnknownTopicError(gone, "Check the address; it is the folder of all topics.")
+    return UnknownTopicError(gone, "'offsetlog topics list' names those that exist.")
+
+
+def _is_no_root(store: Store) -> bool:
+    try:
+        return store.get(ROOT_FILE, 0, 1) is None
+    except OffsetLogError:
+        return False
+
+
+def _near(name: str, store: Store) -> list[str]:
+    """Folders of topics with a similar name; nothing when they can't be listed."""
+    try:
+        folders = [folder for folder in store.folders("") if folder[:1] not in "._"]
+    except OffsetLogError:
+        return []
+    return difflib.get_close_matches(topic_folder(name), folders, n=1, cutoff=0.75)

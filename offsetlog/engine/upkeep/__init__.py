@@ -1,0 +1,1 @@
+"""Looking after what is stored: maintenance and verification."""

@@ -1,0 +1,160 @@
+"""Few files in place of many, as one commit of Delta's log that is our own.
+
+1. Two compactions of the same files that both land would leave their rows there twice.
+   Ours lands at exactly the version after one at which all that it replaces was live, or not.
+2. What was written for it is offered again, after an append that came in between, as long as all
+   that it replaces is live still: it must get past those who append all the time.
+3. Rows are copied as they are; what is removed stays on the disk for those who read it.
+4. A file gets no longer than ``FILE_ROWS`` and ``COMPACT_TO``, far below what a reader takes, and
+   one that is as long is left alone.
+5. A file is written again only together with a fair share of its own rows, so that a row is
+   written again a number of times that grows with the logarithm of the table.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from offsetlog.errors import CorruptLogError
+from offsetlog.format import delta_log
+from offsetlog.format import facts_arrow as fact_rows
+from offsetlog.format.delta_log import Action, DataFile
+from offsetlog.storage.store import Committed, Store, Unknown
+
+COMPACT_TO = 4 * 1024 * 1024
+FEW_ROWS = 4096
+"""A file of fewer rows costs nothing to write again."""
+SHARE = 4
+"""A longer one is left alone until the shorter ones together have a fourth of its rows."""
+UNANSWERED = 5
+READERS = 8
+
+
+class Compaction(NamedTuple):
+    """Written already, and to be named by a version."""
+
+    replaced: frozenset[str]
+    files: int
+    text: bytes
+
+    def fits(self, live: Iterable[str]) -> bool:
+        """Whether all that it replaces is there."""
+        return self.replaced <= frozenset(live)
+
+
+def bins_of(live: Mapping[str, DataFile]) -> list[list[str]]:
+    """Small files that become one each."""
+    known = [(f.rows, path, f.size) for path, f in live.items() if f.rows is not None]
+    bins: list[list[tuple[int, str]]] = [[]]
+    size = rows = 0
+    for count, path, length in sorted(known):
+        if length >= COMPACT_TO or count >= fact_rows.FILE_ROWS:
+            continue
+        if size + length > COMPACT_TO or rows + count > fact_rows.FILE_ROWS:
+            bins.append([])
+            size = rows = 0
+        bins[-1].append((count, path))
+        size, rows = size + length, rows + count
+    fair = [_fair(together) for together in bins]
+    return [[path for _, path in together] for together in fair if len(together) > 1]
+
+
+def _fair(together: list[tuple[int, str]]) -> list[tuple[int, str]]:
+    """Without the longest ones, as long as the others are too few to write them again."""
+    rows = sum(count for count, _ in together)
+    while together and together[-1][0] > max(FEW_ROWS, SHARE * (rows - together[-1][0])):
+        rows -= together[-1][0]
+        together = together[:-1]
+    return together
+
+
+def counted(
+    store: Store, inside: Callable[[str], str], live: Mapping[str, DataFile]
+) -> dict[str, DataFile]:
+    """The same, with the rows of small files counted whose writer did not tell them."""
+    out = dict(live)
+    for path, file in live.items():
+        if file.rows is not None or file.size >= COMPACT_TO:
+            continue
+        name = inside(path)
+        data = store.get(name, 0, COMPACT_TO)
+        try:
+            if data is not None:
+                rows = pq.read_metadata(pa.BufferReader(data)).num_rows
+                out[path] = DataFile(file.size, rows)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
+    return out
+
+
+def write(
+    store: Store, inside: Callable[[str], str], bins: list[list[str]], now_ms: int
+) -> Compaction | None:
+    """Write the files that take the place of others; None when one of those is gone, since
+    somebody else compacted it. ``inside`` gives the name of a path, or refuses it."""
+    actions: list[Action] = [delta_log.commit_info("OPTIMIZE", now_ms)]
+    for paths in bins:
+        rows = _rows(store, [inside(path) for path in paths])
+        if rows is None:
+            return None
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd")
+        data = sink.getvalue().to_pybytes()
+        name = f"compacted-{uuid.uuid4().hex}.parquet"
+        store.put(inside(name), data)
+        actions.append(delta_log.add_file(name, len(data), rows.num_rows, now_ms, False))
+        actions += [
+            {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": False}}
+            for path in paths
+        ]
+    text = delta_log.written(actions)
+    return Compaction(frozenset(path for paths in bins for path in paths), len(bins), text)
+
+
+def land(store: Store, text: bytes, log_name: str) -> bool:
+    """Whether it is the version of that name now, as far as anybody answered."""
+    offer = store.offer(text, log_name)
+    try:
+        result = offer.put(log_name)
+        for _ in range(UNANSWERED):
+            if not isinstance(result, Unknown):
+                break
+            result = offer.put(log_name)
+        return isinstance(result, Committed)
+    finally:
+        offer.close()
+
+
+def _rows(store: Store, names: list[str]) -> pa.Table | None:
+    """All rows of some data files; None when one is not there any more. Columns that somebody
+    added stay what they are."""
+    with ThreadPoolExecutor(READERS) as pool:
+        most = fact_rows.MOST_FILE_BYTES
+        found = list(pool.map(lambda name: store.get(name, 0, most + 1), names))
+    tables = []
+    for name, data in zip(names, found, strict=True):
+        if data is None:
+            return None
+        try:
+            file = pq.ParquetFile(pa.BufferReader(data))
+            fact_rows.check_size(file.metadata, name)
+            read = file.read()
+            rows = read.select(fact_rows.SCHEMA.names).cast(fact_rows.SCHEMA)
+            for extra in read.schema.names:
+                if extra not in fact_rows.SCHEMA.names:
+                    rows = rows.append_column(extra, read.column(extra))
+            tables.append(rows)
+        except (pa.ArrowException, KeyError, OSError, ValueError) as error:
+            raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
+    try:
+        return pa.concat_tables(tables, promote_options="default")
+    except pa.ArrowException as error:
+        raise CorruptLogError(
+            f"{names[0]} and others have columns that do not fit: {str(error)[:200]}."
+        ) from None

@@ -1,0 +1,396 @@
+"""What stores over an fsspec filesystem have in common, and the ones that are only read.
+
+1. The filesystem object is made when it is first used, and made anew in a forked process:
+   no connection and no event loop is shared with the parent.
+2. Listings and file infos are asked for anew each time; fsspec's caches of them are emptied.
+3. ``ReadOnlyStore`` refuses every write with the reason. ``LookThenWriteStore`` is for roots
+   that have one writer: it looks and then writes, and two writers would lose records.
+4. Where the filesystem renames, a file is written under a temporary name and moved, so that a
+   writer who is killed leaves no half of one. Whether it does is tried, once for a store; where
+   it does not, a file is written in its place, and ``replaces_at_once`` is false.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from offsetlog.errors import InvalidRequestError, OffsetLogError, UnsafeFilesystemError
+from offsetlog.storage import faults
+from offsetlog.storage.faults import Fault, FaultKind
+from offsetlog.storage.paths import (
+    TEMPORARY,
+    check_folder,
+    check_name,
+    check_range,
+    join,
+    split,
+    temporary_name,
+)
+from offsetlog.storage.redact import Redactor, safe_url
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Unknown
+
+T = TypeVar("T")
+
+WHAT_WORKS = (
+    "Filesystems that decide it: a local path, memory://, s3://, gs://, abfs:// (az://), "
+    "sftp:// and smb://."
+)
+
+
+class FsspecStore:
+    """A root on an fsspec filesystem: the object, the paths and the errors."""
+
+    is_local = False
+    judge: Callable[[BaseException], Fault] = staticmethod(faults.of_exception)
+    """What an exception of this filesystem's client says."""
+
+    def __init__(self, protocol: str, root: str, url: str, options: Mapping[str, Any]) -> None:
+        self._protocol = protocol
+        self._root = root.rstrip("/")
+        self._is_rooted = bool(root)
+        self._options = dict(options)
+        self._redact = Redactor(url, options)
+        self.url = safe_url(url).rstrip("/")
+        self._made: tuple[int, Any] | None = None
+
+    @property
+    def fs(self) -> Any:
+        made = self._made
+        if made is None or made[0] != os.getpid():
+            made = self._made = (os.getpid(), self._make())
+        return made[1]
+
+    def _make(self) -> Any:
+        import fsspec
+
+        try:
+            return fsspec.filesystem(self._protocol, **self._options)
+        except OffsetLogError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            self._raise(error, "open", "")
+
+    def _path(self, name: str) -> str:
+        if not name:
+            return self._root
+        return f"{self._root}/{name}" if self._is_rooted else name
+
+    def _raise(self, error: BaseException, doing: str, name: str) -> NoReturn:
+        if isinstance(error, OffsetLogError):
+            raise error
+        fault = self._judge(error)
+        raise faults.storage_error(fault, doing, name, self.url, self._redact) from None
+
+    def _judge(self, error: BaseException) -> Fault:
+        return type(self).judge(error)
+
+    def _do(self, doing: str, name: str, work: Callable[[], T], missing: T | None = None) -> T:
+        """What ``work`` gives; ``missing`` if there is no such file; else an error of ours."""
+        try:
+            return work()
+        except Exception as error:
+            fault = self._judge(error)
+            if fault.kind is FaultKind.MISSING and missing is not _RAISE:
+                return missing  # type: ignore[return-value]
+            if isinstance(error, OffsetLogError):
+                raise
+            failed = faults.storage_error(fault, doing, name, self.url, self._redact)
+        raise failed
+
+    def _create(self, name: str, data: bytes) -> PutResult:
+        """Put-if-absent, with a refusal raised and anything else as one of the answers."""
+        try:
+            return self._put_if_absent(name, data)
+        except OffsetLogError:
+            raise
+        except Exception as error:  # noqa: BLE001
+            fault = self._judge(error)
+            if fault.kind is FaultKind.EXISTS:
+                return Conflict()
+            if fault.kind is FaultKind.OPEN:
+                return Unknown(self._redact(f"No answer for {name!r}: {fault.text}."))
+            failed = faults.storage_error(fault, "create", name, self.url, self._redact)
+        raise failed
+
+    def _put_if_absent(self, name: str, data: bytes) -> PutResult:
+        raise InvalidRequestError(f"{self.url} has no way to create {name!r}.")
+
+    def offer(self, data: bytes, beside: str) -> Offer:
+        return FsspecOffer(self, data, beside)
+
+    def settle(self, folder: str) -> None:
+        """A server that has answered has stored it."""
+        check_folder(folder)
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that killed writers left in a folder; how many there were."""
+        check_folder(folder)
+        return 0
+
+    def above(self) -> Iterator[tuple[FsspecStore, str]]:
+        """The folders above the root, the nearest first, each with the part that leads here.
+        They use this store's connection, and need not be closed."""
+        at = self._root
+        while "/" in at.strip("/"):
+            at, _, part = at.rpartition("/")
+            if part:
+                yield self._at_root(at), part
+
+    def _at_root(self, root: str) -> FsspecStore:
+        self.fs  # noqa: B018 - made once, for all of them
+        other = copy.copy(self)
+        other._root = root.rstrip("/")
+        depth = self._root.count("/") - other._root.count("/")
+        other.url = self.url.rsplit("/", depth)[0]
+        return other
+
+    def close(self) -> None:
+        self._made = None
+
+
+class _Raise:
+    """Marks that a missing file is an error here."""
+
+
+_RAISE: Any = _Raise()
+
+
+class FsspecOffer:
+    """Bytes that are sent whole at each try."""
+
+    def __init__(self, store: FsspecStore, data: bytes, beside: str) -> None:
+        check_name(beside)
+        self._store = store
+        self._data = data
+
+    def put(self, name: str) -> PutResult:
+        return self._store._create(check_name(name), self._data)
+
+    def close(self) -> None:
+        self._data = b""
+
+
+_ON_THE_NETWORK = frozenset(("http", "https", "ftp", "hdfs", "arrow_hdfs", "webhdfs", "dbfs"))
+
+
+class ReadOnlyStore(FsspecStore):
+    """Any filesystem that fsspec reaches, for reading."""
+
+    def __init__(
+        self, protocol: str, root: str, url: str, options: Mapping[str, Any], reason: str = ""
+    ) -> None:
+        super().__init__(protocol, root, url, options)
+        self._reason = reason
+        self.stays = protocol in _ON_THE_NETWORK
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        path = self._path(check_name(name))
+        check_range(start, end)
+
+        def read() -> bytes:
+            return bytes(self.fs.cat_file(path, start=start, end=end))
+
+        return self._do("read", name, read, None)
+
+    def info(self, name: str) -> FileInfo | None:
+        path = self._path(check_name(name))
+
+        def look() -> FileInfo | None:
+            self.fs.invalidate_cache(path.rpartition("/")[0])
+            found = self.fs.info(path)
+            return _file_info(name, found) if found.get("type", "file") == "file" else None
+
+        return self._do("look at", name, look, None)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        for last, found in self._listing(folder):
+            if found.get("type") == "file" and not last.startswith(TEMPORARY):
+                yield _file_info(join(folder, last), found)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        for last, found in self._listing(folder):
+            if found.get("type") == "directory":
+                yield last
+
+    def _listing(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        path = self._path(check_folder(folder))
+
+        def ask() -> list[dict[str, Any]]:
+            self.fs.invalidate_cache(path)
+            return list(self.fs.ls(path, detail=True))
+
+        nothing: list[dict[str, Any]] = []
+        for found in self._do("list", folder, ask, nothing):
+            last = str(found["name"]).rstrip("/").rpartition("/")[2]
+            # Some filesystems list a folder as a member of itself, or a file as its own folder.
+            if (
+                last
+                and last not in (".", "..")
+                and str(found["name"]).strip("/") != path.strip("/")
+            ):
+                yield last, found
+
+    def offer(self, data: bytes, beside: str) -> Offer:
+        check_name(beside)
+        self._refuse(beside)
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        self._refuse(check_name(name))
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._refuse(check_name(name))
+
+    def delete_tree(self, folder: str) -> None:
+        self._refuse(check_folder(folder))
+
+    def _refuse(self, name: str) -> NoReturn:
+        raise UnsafeFilesystemError(
+            f"Nothing is written to {name!r} under {self.url}: {self._reason}",
+            f"It can be read. {WHAT_WORKS} If one process alone ever writes there, "
+            "single_writer=True accepts the risk.",
+        )
+
+
+class LookThenWriteStore(ReadOnlyStore):
+    """For a root with one writer: a second one would make both lose records unseen."""
+
+    _renaming: _Renaming | None = None
+
+    def offer(self, data: bytes, beside: str) -> Offer:
+        return FsspecOffer(self, data, beside)
+
+    def _put_if_absent(self, name: str, data: bytes) -> PutResult:
+        path = self._path(name)
+        self.fs.invalidate_cache(path.rpartition("/")[0])
+        if self.fs.exists(path):
+            return Conflict()
+        self._write(name, data, is_new=True)
+        return Committed()
+
+    def put(self, name: str, data: bytes, durable: bool = True) -> None:
+        check_name(name)
+        self._do("write", name, lambda: self._write(name, data, is_new=False), _RAISE)
+
+    @property
+    def replaces_at_once(self) -> bool:
+        """Whether readers of a file that is overwritten see the old bytes or the new ones, also
+        when the writer is killed."""
+        return bool(self._do("write", "", lambda: self._tried("").replaces, _RAISE))
+
+    def _write(self, name: str, data: bytes, is_new: bool) -> None:
+        folder, path = split(name)[0], self._path(name)
+        self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+        ways = self._tried(folder)
+        if not (ways.renames if is_new else ways.replaces):
+            self.fs.pipe_file(path, data)
+            return
+        temporary = self._path(join(folder, temporary_name()))
+        try:
+            self.fs.pipe_file(temporary, data)
+            self.fs.mv(temporary, path)
+        except BaseException:
+            self._remove_quietly(temporary)
+            raise
+        self.fs.invalidate_cache(path.rpartition("/")[0])
+
+    def _tried(self, folder: str) -> _Renaming:
+        """What renaming does here: tried with files of our own, in a folder that is there."""
+        known = self._renaming
+        if known is None:
+            renames = replaces = False
+            if _has_a_rename(self.fs):
+                self.fs.makedirs(self._path(folder), exist_ok=True)
+                renames = self._try_rename(folder, replace=False)
+                replaces = renames and self._try_rename(folder, replace=True)
+            known = self._renaming = _Renaming(renames, replaces)
+        return known
+
+    def _try_rename(self, folder: str, replace: bool) -> bool:
+        old, new = (self._path(join(folder, temporary_name())) for _ in range(2))
+        try:
+            self.fs.pipe_file(old, b"moved")
+            if replace:
+                self.fs.pipe_file(new, b"replaced")
+            with contextlib.suppress(Exception):  # What came of it is looked at.
+                self.fs.mv(old, new)
+            self.fs.invalidate_cache(new.rpartition("/")[0])
+            return bool(self.fs.exists(new) and self.fs.cat_file(new) == b"moved")
+        finally:
+            self._remove_quietly(old)
+            self._remove_quietly(new)
+
+    def _remove_quietly(self, path: str) -> None:
+        try:
+            self.fs.rm_file(path)
+        except Exception:  # noqa: BLE001
+            return  # It is not there, or the next sweep finds it.
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that a killed writer left in a folder; how many there were."""
+        removed = 0
+        for last, found in list(self._listing(folder)):
+            if last.startswith(TEMPORARY) and 0 < _modified_ms(found) < before_ms:
+                self._remove_quietly(self._path(join(folder, last)))
+                removed += 1
+        return removed
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            path = self._path(check_name(name))
+            self._do("delete", name, lambda path=path: self.fs.rm_file(path), None)  # type: ignore[misc]
+
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a folder if it is empty; whether it is gone."""
+        path = self._path(check_name(folder))
+        # Looked at first: some filesystems remove a folder with all that is in it.
+        if any(True for _ in self._listing(folder)):
+            return False
+        self._do("delete", folder, lambda: self.fs.rmdir(path), None)
+        return True
+
+    def delete_tree(self, folder: str) -> None:
+        path = self._path(check_folder(folder))
+        self._do("delete", folder, lambda: self.fs.rm(path, recursive=True), None)
+
+
+class _Renaming(NamedTuple):
+    renames: bool
+    """Gives a file a name that is free."""
+    replaces: bool
+    """Gives it one that is taken, in place of what was there."""
+
+
+def _has_a_rename(fs: Any) -> bool:
+    """Whether ``mv`` is the filesystem's own: fsspec's copies, and deletes then."""
+    from fsspec import AbstractFileSystem
+    from fsspec.implementations.dirfs import DirFileSystem
+
+    while isinstance(fs, DirFileSystem):
+        fs = fs.fs
+    return getattr(type(fs), "mv", None) is not AbstractFileSystem.mv
+
+
+def _file_info(name: str, found: Mapping[str, Any]) -> FileInfo:
+    return FileInfo(name, int(found.get("size") or 0), _modified_ms(found))
+
+
+def _modified_ms(found: Mapping[str, Any]) -> int:
+    """The time of a listing; filesystems call it by many names, and some have none."""
+    for word in ("mtime", "LastModified", "last_modified", "modified", "created"):
+        value = found.get(word)
+        if isinstance(value, datetime):
+            return int(value.timestamp() * 1000)
+        if isinstance(value, (int, float)):
+            return int(value * 1000)
+        if isinstance(value, str):
+            try:
+                return int(datetime.fromisoformat(value).timestamp() * 1000)
+            except ValueError:
+                continue
+    return 0

@@ -1,0 +1,481 @@
+"""The local disk: put-if-absent by a hard link, durable when it returns.
+
+1. A file gets its name only when its bytes are on the disk: write, fdatasync, link, fsync of
+   the folder. A kill at any point leaves a complete file or none.
+2. Temporaries have no name at all (O_TMPFILE) where the disk can do that; else their name
+   begins with ``.tmp-``, and goes right after the link, since it is the same file as the entry.
+3. Names are resolved from open folders, part by part, and no symbolic link is followed:
+   nothing outside the root is read or written.
+4. Open folders are kept, a bounded number of them. Before one is believed it is compared with
+   what its path names now, so that a folder which was removed and made again is noticed.
+5. Before the first write of this process into a folder, the names of it and of the folders
+   above it are made durable, whoever made them.
+6. A fork is harmless: nothing here is a lock or a position in a file.
+7. A store that keeps to a root (``keep_to``) creates nothing anywhere else: not below a mount
+   point whose disk is gone, nor in another folder that was put in the root's place. The root is
+   known by its mark before anything is made in it, and from then on by its open folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+from offsetlog.errors import (
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnsafeFilesystemError,
+)
+from offsetlog.storage import faults
+from offsetlog.storage.local.files import (
+    FOLDER,
+    HAS_OPEN_FOLDERS,
+    NO_LINKS,
+    NO_TMPFILE,
+    NOFOLLOW,
+    READ,
+    TMPFILE,
+    WRITE,
+    Folder,
+    Temporary,
+    check_is_file,
+    entries,
+    make_root,
+    read_mark,
+    read_range,
+    read_view,
+    remove,
+    step,
+    symlink_error,
+    sync_above,
+    written,
+)
+from offsetlog.storage.paths import (
+    TEMPORARY,
+    check_folder,
+    check_range,
+    join,
+    split,
+    temporary_name,
+)
+from offsetlog.storage.redact import Redactor
+from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult, Unknown
+
+T = TypeVar("T")
+_KEPT_FOLDERS = 64
+
+
+class _LocalOffer:
+    def __init__(self, store: LocalStore, data: bytes, beside: str) -> None:
+        self._store = store
+        self._data = data
+        self._file: Temporary | None = None
+        self.check: Callable[[], None] | None = None
+        """Raises if the folder that was opened for a put is not the caller's any more."""
+        with store._errors("create", beside):
+            self._file = store._temporary(split(beside)[0], data)
+
+    def put(self, name: str) -> PutResult:
+        folder_name, last = split(name)
+        with self._store._errors("create", name):
+            for again in (False, True):
+                if again and self.check is not None:
+                    self.check()
+                folder = self._store._writable(folder_name)
+                if self.check is not None:
+                    # What is true of the name now is true of the folder that is open, and the
+                    # link goes there: once that folder is removed nothing can be linked into it.
+                    self.check()
+                if self._file is None:
+                    self._file = self._store._temporary(folder_name, self._data)
+                try:
+                    self._file.link(folder, last)
+                    break
+                except FileExistsError:
+                    check_is_file(folder, last, name)
+                    return Conflict()
+                except OSError as error:
+                    if again or error.errno not in (errno.ENOENT, errno.EXDEV):
+                        raise self._store._no_link(error, name) from None
+                    # The folder was removed under us, or is another disk: write there.
+                    self._store._forget(folder_name)
+                    self.close()
+        return self._settle(folder, name)
+
+    def _settle(self, folder: Folder, name: str) -> PutResult:
+        try:
+            if self._file is not None and self._file.drop_name():
+                self._file.close()
+                self._file = None
+            os.fsync(folder.fd)
+        except OSError as error:
+            fault = faults.of_exception(error)
+            return Unknown(f"{name!r} has its name, but its folder was not synced: {fault.text}.")
+        return Committed()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def __del__(self) -> None:
+        if getattr(self, "_file", None) is not None:
+            self.close()
+
+
+class _Errors:
+    """Lets only errors of ours out of a ``with`` block."""
+
+    __slots__ = ("_doing", "_name", "_store")
+
+    def __init__(self, store: LocalStore, doing: str, name: str) -> None:
+        self._store, self._doing, self._name = store, doing, name
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise self._store._error(error, self._doing, self._name) from None
+
+
+class LocalStore:
+    """A root on a local disk. It may not exist yet: the first write makes it, unless the store
+    was told which root it keeps to."""
+
+    is_local = True
+    takes_buffers = True
+
+    def __init__(self, root: str, *, unnamed_temporaries: bool = True) -> None:
+        if not HAS_OPEN_FOLDERS:
+            raise InvalidRequestError(
+                "This system can't resolve names from open folders.",
+                "A log on a local disk needs Linux, macOS or another POSIX system.",
+            )
+        self._root = os.path.abspath(root)
+        self.url = f"file://{self._root}"
+        self._known: dict[str, Folder] = {}
+        self._unnamed = unnamed_temporaries and bool(TMPFILE) and os.path.isdir("/proc/self/fd")
+        self._redact = Redactor()
+        self._mark: tuple[str, Callable[[bytes | None], None]] | None = None
+        self._proven: Folder | None = None
+
+    def keep_to(self, name: str, check: Callable[[bytes | None], None]) -> None:
+        """From now on create nothing but in the root whose file ``name`` passes ``check``, which
+        raises what is to be said of any other. The root itself is not made any more."""
+        self._mark, self._proven = (name, check), None
+        self._known.clear()
+
+    # -- writing
+
+    def offer(self, data: bytes, beside: str) -> _LocalOffer:
+        return _LocalOffer(self, data, beside)
+
+    def put(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
+        folder_name, last = split(name)
+        with self._errors("write", name):
+            folder = self._writable(folder_name)
+            temporary = self._named_temporary(folder, data, durable)
+            try:
+                assert temporary.name is not None
+                os.rename(temporary.name, last, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
+                temporary.name = None
+                if durable:
+                    os.fsync(folder.fd)
+            finally:
+                temporary.close()
+
+    def delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            folder_name, last = split(name)
+            with self._errors("delete", name):
+                folder = self._folder(folder_name)
+                if folder is not None:
+                    remove(last, folder)
+
+    def delete_tree(self, folder: str) -> None:
+        if not folder:
+            for name in list(self.folders("")):
+                self.delete_tree(name)
+            self.delete([info.name for info in self.list("")])
+            return
+        parent_name, last = split(folder)
+        with self._errors("delete", folder):
+            parent = self._folder(parent_name)
+            if parent is None or self._folder(folder) is None:
+                return
+            for again in (True, True, False):
+                try:
+                    shutil.rmtree(last, dir_fd=parent.fd)
+                    break
+                except FileNotFoundError:
+                    break
+                except OSError as error:
+                    # Somebody may have created a file meanwhile.
+                    if error.errno != errno.ENOTEMPTY or not again:
+                        raise
+            os.fsync(parent.fd)
+        self._forget(folder)
+
+    def remove_folder(self, folder: str) -> bool:
+        """Remove a folder if it is empty; whether it is gone."""
+        parent_name, last = split(folder)
+        with self._errors("delete", folder):
+            parent = self._folder(parent_name)
+            if parent is None:
+                return True
+            try:
+                os.rmdir(last, dir_fd=parent.fd)
+            except FileNotFoundError:
+                return True
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR, errno.EBUSY):
+                    raise
+                return False
+            os.fsync(parent.fd)
+        self._forget(folder)
+        return True
+
+    def above(self) -> Iterator[tuple[LocalStore, str]]:
+        """The folders above the root, the nearest first, each with the part that leads here."""
+        at = os.path.realpath(self._root)
+        while os.path.dirname(at) != at:
+            at, part = os.path.split(at)
+            yield LocalStore(at), part
+
+    def settle(self, folder: str) -> None:
+        with self._errors("sync", check_folder(folder)):
+            found = self._folder(folder)
+            if found is not None:
+                os.fsync(found.fd)
+
+    def sync(self, name: str) -> None:
+        """Make the bytes of a file durable, whoever wrote them."""
+        with self._errors("sync", name):
+            fd = self._open(*split(name))
+            if fd is not None:
+                try:
+                    os.fsync(fd)
+                finally:
+                    os.close(fd)
+
+    def sweep(self, folder: str, before_ms: int) -> int:
+        """Remove temporaries that killed writers left in a folder; how many there were."""
+        removed = 0
+        with self._errors("delete", check_folder(folder)):
+            found = self._folder(folder)
+            for last, status in entries(found) if found else ():
+                old = status.st_mtime_ns // 1_000_000 < before_ms
+                if last.startswith(TEMPORARY) and stat.S_ISREG(status.st_mode) and old and found:
+                    removed += remove(last, found)
+        return removed
+
+    # -- reading
+
+    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
+        return self._read(read_range, name, start, end)
+
+    def view(
+        self, name: str, start: int | None = None, end: int | None = None
+    ) -> memoryview | None:
+        return self._read(read_view, name, start, end)
+
+    def _read(
+        self, read: Callable[[int, int, int], T], name: str, start: int | None, end: int | None
+    ) -> T | None:
+        folder_name, last = split(name)
+        check_range(start, end)
+        with self._errors("read", name):
+            fd = self._open(folder_name, last)
+            if fd is None:
+                return None
+            try:
+                status = os.fstat(fd)
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                size = status.st_size
+                first = 0 if start is None else start if start >= 0 else max(0, size + start)
+                return read(fd, first, size if end is None else min(end, size))
+            finally:
+                os.close(fd)
+
+    def info(self, name: str) -> FileInfo | None:
+        folder_name, last = split(name)
+        with self._errors("look at", name):
+            folder = self._folder(folder_name)
+            if folder is None:
+                return None
+            try:
+                status = os.stat(last, dir_fd=folder.fd, follow_symlinks=False)
+            except FileNotFoundError:
+                return None
+            if stat.S_ISLNK(status.st_mode):
+                raise symlink_error(name)
+            if not stat.S_ISREG(status.st_mode):
+                return None
+            return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
+
+    def stamp(self, name: str) -> object:
+        """What changes when a file is replaced; None when there is none. Cheaper than a read."""
+        try:
+            status = os.stat(f"{self._root}/{name}", follow_symlinks=False)
+        except OSError:
+            return None
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        with self._errors("list", check_folder(folder)):
+            found = self._folder(folder)
+            for last, status in entries(found) if found else ():
+                if stat.S_ISREG(status.st_mode) and not last.startswith(TEMPORARY):
+                    modified = status.st_mtime_ns // 1_000_000
+                    yield FileInfo(join(folder, last), status.st_size, modified)
+
+    def folders(self, folder: str) -> Iterator[str]:
+        with self._errors("list", check_folder(folder)):
+            found = self._folder(folder)
+            for last, status in entries(found) if found else ():
+                if stat.S_ISDIR(status.st_mode):
+                    yield last
+
+    def close(self) -> None:
+        self._known.clear()
+        self._proven = None
+
+    # -- folders
+
+    def _open(self, folder_name: str, last: str) -> int | None:
+        folder = self._folder(folder_name)
+        if folder is None:
+            return None
+        try:
+            return os.open(last, READ, dir_fd=folder.fd)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EMLINK):
+                raise symlink_error(join(folder_name, last)) from None
+            raise
+
+    def _folder(self, folder: str) -> Folder | None:
+        """The folder as it is now, open; None if there is none."""
+        known = self._known.get(folder)
+        if known is not None:
+            if self._is_current(folder, known):
+                return known
+            self._forget(folder)
+        return self._walk(folder, create=False)
+
+    def _writable(self, folder: str) -> Folder:
+        """The folder as it is now, with its name and those above it made durable."""
+        known = self._known.get(folder)
+        if known is not None and known.durable and self._is_current(folder, known):
+            return known
+        self._forget(folder)
+        made = self._walk(folder, create=True)
+        assert made is not None
+        return made
+
+    def _is_current(self, folder: str, known: Folder) -> bool:
+        path = self._root
+        try:
+            now = os.stat(path)
+            for part in folder.split("/") if folder else ():
+                path = f"{path}/{part}"
+                now = os.lstat(path)
+                if stat.S_ISLNK(now.st_mode):
+                    return False
+        except OSError:
+            return False
+        return known.identity == (now.st_dev, now.st_ino)
+
+    def _walk(self, folder: str, create: bool) -> Folder | None:
+        if create and self._mark is None:
+            make_root(self._root)
+        try:
+            at = Folder(os.open(self._root, FOLDER))
+        except FileNotFoundError:
+            if create:
+                self._prove(None)
+            return None
+        if create:
+            self._prove(at)
+        done = ""
+        for part in folder.split("/") if folder else ():
+            done = join(done, part)
+            below = step(at, part, done, create)
+            if below is None:
+                return None
+            at = below
+        at.durable = create
+        for old in list(self._known)[: max(0, len(self._known) - _KEPT_FOLDERS + 1)]:
+            self._known.pop(old, None)
+        self._known[folder] = at
+        return at
+
+    def _prove(self, root: Folder | None) -> None:
+        """That this folder is the root which is kept to. It stays open, so that nothing else can
+        be taken for it: neither its number nor its disk's is given again meanwhile."""
+        if self._mark is None:
+            return
+        proven = self._proven
+        if root is not None and proven is not None and proven.identity == root.identity:
+            return
+        name, check = self._mark
+        found = None if root is None else read_mark(root, name)
+        check(found)
+        if root is None:
+            raise StorageError(f"{self.url} is not there any more.", "Mount its disk again.")
+        sync_above(self._root)
+        self._proven = root
+
+    def _forget(self, folder: str) -> None:
+        for known in list(self._known):
+            if known == folder or not folder or known.startswith(f"{folder}/"):
+                self._known.pop(known, None)
+
+    # -- temporaries
+
+    def _temporary(self, folder_name: str, data: bytes) -> Temporary:
+        folder = self._writable(folder_name)
+        if self._unnamed:
+            try:
+                fd = os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd)
+            except OSError as error:
+                if error.errno not in NO_TMPFILE:
+                    raise
+                self._unnamed = False
+            else:
+                return written(Temporary(fd, folder, None), data, durable=True)
+        return self._named_temporary(folder, data, durable=True)
+
+    def _named_temporary(
+        self, folder: Folder, data: bytes | memoryview, durable: bool
+    ) -> Temporary:
+        name = temporary_name()
+        fd = os.open(name, WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666, dir_fd=folder.fd)
+        return written(Temporary(fd, folder, name), data, durable)
+
+    # -- errors
+
+    def _errors(self, doing: str, name: str) -> _Errors:
+        return _Errors(self, doing, name)
+
+    def _error(self, error: OSError, doing: str, name: str) -> OffsetLogError:
+        return faults.storage_error(faults.of_exception(error), doing, name, self.url, self._redact)
+
+    def _no_link(self, error: OSError, name: str) -> Exception:
+        if error.errno not in NO_LINKS:
+            return error
+        return UnsafeFilesystemError(
+            f"The disk under {self.url} has no hard links ({os.strerror(error.errno or 0)}), "
+            f"so {name!r} could not be created safely.",
+            "Put the log on a disk that has them (ext4, xfs, btrfs, zfs, apfs, nfs).",
+        )

@@ -1,0 +1,1 @@
+"""Object stores: S3, Google Cloud Storage, Azure Blob Storage."""

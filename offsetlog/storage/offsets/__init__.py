@@ -1,0 +1,1 @@
+"""Where the facts of consumer groups are kept: the port, and the two kinds of table behind it."""

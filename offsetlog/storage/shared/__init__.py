@@ -1,0 +1,1 @@
+"""Disks behind a server: sftp and smb."""

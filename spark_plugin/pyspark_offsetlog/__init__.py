@@ -1,0 +1,11 @@
+"""offsetlog for Spark: ``format("offsetlog")``.
+
+Spark imports top-level packages that are called ``pyspark_...`` and asks them for a
+``DefaultSource``; that is all that this name is for. What a user imports is ``offsetlog.spark``.
+"""
+
+from __future__ import annotations
+
+from pyspark_offsetlog.datasource import OffsetLogDataSource as DefaultSource
+
+__all__ = ["DefaultSource"]

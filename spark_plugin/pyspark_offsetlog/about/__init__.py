@@ -1,0 +1,1 @@
+"""What is known about a log, as frames, views and a listener."""

@@ -1,0 +1,299 @@
+"""The lag of running queries, with every progress.
+
+Invariants:
+
+1. What Spark calls only takes a note: measuring, and the user's callback, run in a thread of
+   the listener's own. Of the notes of one query the newest wins.
+2. Nothing that goes wrong here reaches the query; each kind of trouble is told once.
+3. Where a query's own options can be seen (not on Spark Connect), they say which log it reads;
+   that rests on parts of Spark that are not public, and without them the root must be named.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from offsetlog.core.group.lag import Lag
+from offsetlog.engine.group.lag import lag_of
+from offsetlog.errors import OffsetLogError
+from offsetlog.values import TopicPartition
+from pyspark_offsetlog.about.about_frames import place_of
+from pyspark_offsetlog.about.lag_report import LagReport
+from pyspark_offsetlog.options.check import source_options
+from pyspark_offsetlog.options.spec import LogAddress
+from pyspark_offsetlog.runtime.open_logs import open_log
+from pyspark_offsetlog.runtime.user_errors import warn
+from pyspark_offsetlog.source import offsets
+
+__all__ = ["LagListener", "LagReport"]
+
+PYTHON_STREAM = "PythonMicroBatchStream"
+MOST_TROUBLE = 20
+
+
+class _Source(NamedTuple):
+    """What a progress says of one of its sources."""
+
+    description: str
+    end: str
+    latest: str | None
+
+
+class _Note(NamedTuple):
+    """A progress that waits to be measured."""
+
+    run_id: str
+    query: str
+    batch_id: int
+    at: str
+    sources: tuple[_Source, ...]
+
+
+class LagListener(StreamingQueryListener):
+    """Reports how far queries that read from offsetlog are behind; see ``watch_lag``.
+
+    ``last`` has the last report of each query by its name (or id), ``history`` the newest
+    reports of all of them, ``rows()`` the same as plain rows.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        callback: Callable[[LagReport], object] | None = None,
+        *,
+        root: str | None = None,
+        queries: tuple[str, ...] | None = None,
+        history: int = 1000,
+        offsets_table: str | None = None,
+        **storage_options: Any,
+    ) -> None:
+        self.last: dict[str, LagReport] = {}
+        self.history: deque[LagReport] = deque(maxlen=history)
+        self._spark = spark
+        self._callback = callback if callback is not None else _print
+        self._place = None if root is None else place_of(root, offsets_table, storage_options)
+        self._names = None if queries is None else frozenset(queries)
+        self._changed = threading.Condition()
+        self._waiting: dict[str, _Note] = {}
+        self._newest: dict[str, _Note] = {}
+        self._running: dict[str, Any] = {}
+        self._places: dict[str, dict[str, LogAddress]] = {}
+        self._busy = False
+        self._stopped = False
+        self._thread: threading.Thread | None = None
+        self._told: set[str] = set()
+
+    # --- its life --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Listen to the session's queries; ``watch_lag`` has done so already."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="offsetlog-lag", daemon=True)
+            self._thread.start()
+            self._spark.streams.addListener(self)
+
+    def stop(self) -> None:
+        """Listen no more. What was reported stays."""
+        with self._changed:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._spark.streams.removeListener(self)
+            self._thread.join(timeout=5)
+
+    def wait(self, timeout: float = 10.0) -> bool:
+        """Until the queries that have ended are reported to their last batch; whether they
+        are. Spark tells a listener of that only a moment after ``awaitTermination``."""
+        active = {str(query.runId) for query in self._spark.streams.active}
+        with self._changed:
+            return self._changed.wait_for(
+                lambda: not self._busy and not self._waiting and self._running.keys() <= active,
+                timeout,
+            )
+
+    # --- what Spark calls ------------------------------------------------------------------
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        run_id = str(event.runId)
+        try:
+            query = self._spark.streams.get(str(event.id))
+        except Exception as error:  # noqa: BLE001 - it may not be Spark's to tell yet
+            self._trouble(error)
+            query = None
+        with self._changed:
+            self._running[run_id] = query
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        if self._names is not None and progress.name not in self._names:
+            return
+        sources = tuple(
+            _Source(s.description, s.endOffset, s.latestOffset)
+            for s in progress.sources
+            if PYTHON_STREAM in s.description
+        )
+        if sources:
+            name = progress.name or str(progress.id)
+            self._note(
+                _Note(str(progress.runId), name, progress.batchId, progress.timestamp, sources)
+            )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Nothing is read, but there may be more to read than there was."""
+        newest = self._newest.get(str(event.runId))
+        if newest is not None:
+            self._note(newest)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        run_id = str(event.runId)
+        with self._changed:
+            self._newest.pop(run_id, None)
+            if run_id not in self._waiting and not self._busy:
+                self._forget(run_id)
+            else:
+                self._waiting.setdefault(f"end of {run_id}", _Note(run_id, "", 0, "", ()))
+            self._changed.notify_all()
+
+    def _note(self, note: _Note) -> None:
+        with self._changed:
+            self._waiting[note.run_id] = self._newest[note.run_id] = note
+            self._changed.notify_all()
+
+    def _forget(self, run_id: str) -> None:
+        self._running.pop(run_id, None)
+        self._places.pop(run_id, None)
+
+    # --- measuring, in the listener's own thread -------------------------------------------
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._busy = False
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: self._waiting or self._stopped)
+                if self._stopped:
+                    return
+                note = self._waiting.pop(next(iter(self._waiting)))
+                self._busy = True
+            if not note.sources:
+                with self._changed:
+                    self._forget(note.run_id)
+                continue
+            try:
+                self._measure(note)
+            except Exception as error:  # noqa: BLE001 - the next progress is tried again
+                self._trouble(error)
+
+    def _measure(self, note: _Note) -> None:
+        places = self._places_of(note.run_id)
+        lines: list[Lag] = []
+        groups: dict[str, None] = {}
+        for source in note.sources:
+            place = self._place
+            if places is not None:
+                place = places.get(source.description)
+                if place is None:
+                    continue
+            found = _behind(source, place)
+            if found is not None:
+                lines += found[1]
+                groups.update({found[0]: None} if found[0] else {})
+        if not lines:
+            return
+        report = LagReport(
+            note.query, note.run_id, note.batch_id, note.at, tuple(groups), tuple(lines)
+        )
+        self.last[note.query] = report
+        self.history.append(report)
+        self._callback(report)
+
+    def _places_of(self, run_id: str) -> dict[str, LogAddress] | None:
+        """The logs that the query's sources read, by their descriptions; None: not known."""
+        if run_id not in self._places:
+            query = self._running.get(run_id)
+            found = _seen_places(query) if hasattr(query, "_jsq") else None
+            if found is None:
+                return None
+            self._places[run_id] = found
+        return self._places[run_id]
+
+    def _trouble(self, error: Exception) -> None:
+        lines = str(error).strip().splitlines()
+        text = lines[0][:300] if lines else ""
+        if not isinstance(error, OffsetLogError):
+            text = f"{type(error).__name__}: {text}"
+        if text not in self._told and len(self._told) < MOST_TROUBLE:
+            self._told.add(text)
+            warn(f"The lag of a query was not reported: {text}")
+
+    # --- showing ---------------------------------------------------------------------------
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each partition and report of ``history``, for pandas and for pictures."""
+        return [row for report in list(self.history) for row in report.to_dicts()]
+
+    def __repr__(self) -> str:
+        return "\n".join(str(report) for report in self.last.values()) or "No progress yet."
+
+    def _repr_html_(self) -> str:
+        reports = list(self.last.values())
+        return "".join(report._repr_html_() for report in reports) or "No progress yet."
+
+
+def _behind(source: _Source, place: LogAddress | None) -> tuple[str | None, tuple[Lag, ...]] | None:
+    """The group and the lag of one source; None when its offsets are not ours."""
+    try:
+        told = offsets.parse(json.loads(source.end))
+    except (ValueError, TypeError, OffsetLogError):
+        return None
+    if place is not None:
+        positions = {(topic, partition): at for (topic, partition), at in told.at.items()}
+        return told.group, lag_of(open_log(place), positions)
+    ends: Mapping[TopicPartition, int] = {}
+    if source.latest:
+        ends = offsets.parse(json.loads(source.latest)).at
+    return told.group, tuple(_counted(tp, at, ends.get(tp)) for tp, at in sorted(told.at.items()))
+
+
+def _counted(tp: TopicPartition, at: int, end: int | None) -> Lag:
+    """What the progress alone says."""
+    records = None if end is None else max(0, end - at)
+    return Lag(tp.topic, tp.partition, at, None, end, records, None, None, 0, False, None, "")
+
+
+def _seen_places(query: Any) -> dict[str, LogAddress] | None:
+    try:
+        execution = query._jsq.streamingQuery()
+        leaves = execution.logicalPlan().collectLeaves()
+        out = {}
+        for number in range(leaves.size()):
+            leaf = leaves.apply(number)
+            if leaf.getClass().getSimpleName() != "StreamingDataSourceV2ScanRelation":
+                continue
+            if leaf.relation().table().name() == "offsetlog":
+                options = dict(leaf.relation().options().asCaseSensitiveMap())
+                out[leaf.stream().toString()] = source_options(options, True).place
+        return out
+    except Exception:  # noqa: BLE001 - Spark's insides are another than those that we know
+        return None
+
+
+def _print(report: LagReport) -> None:
+    sys.stdout.write(f"{report}\n")
+    sys.stdout.flush()

@@ -1,0 +1,1 @@
+"""Sessions, pickling, errors, and the logs that a process has open."""

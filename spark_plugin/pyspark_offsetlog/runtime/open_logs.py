@@ -1,0 +1,81 @@
+"""The logs that this process has open.
+
+Invariants:
+
+1. One ``Log`` for a place and a process: Spark's workers are used again, so the next task or
+   micro-batch finds the topic folded.
+2. A process that was forked opens its own: threads and connections don't survive a fork.
+3. At most ``MOST`` stay open; the one that was not used for longest is let go.
+4. Who plans finds out which root lies at a place (``found``) and says its id to the tasks. Whoever
+   is told an id gets a log that keeps to that root: it makes none, and what was folded of another
+   root that lay at the same place is not used for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+
+import offsetlog
+from offsetlog.client.log import Log
+from pyspark_offsetlog.options.check import LogAddress
+
+MOST = 16
+_lock = threading.Lock()
+_Key = tuple[int, str]
+_open: OrderedDict[_Key, Log] = OrderedDict()
+_stay: OrderedDict[_Key, str] = OrderedDict()
+"""Ids of the roots at places that stay what they are."""
+
+
+def _key(place: LogAddress) -> _Key:
+    return os.getpid(), repr(tuple(place))
+
+
+def open_log(place: LogAddress) -> Log:
+    """The log at a place; where that says an id, the one of that root alone. Asks nothing."""
+    key = _key(place)
+    with _lock:
+        log = _open.get(key)
+        if log is None:
+            log = offsetlog.open(
+                place.root,
+                single_writer=place.single_writer,
+                offsets_table=place.offsets_table,
+                **dict(place.storage),
+            )
+            if place.root_id is not None:
+                log.keep_to_root(place.root_id)
+            _keep(key, log)
+        _open.move_to_end(key)
+        return log
+
+
+def found(place: LogAddress) -> LogAddress:
+    """The place with the id of the root that is there now; an error if there is none. On a disk
+    it is read each time, elsewhere once."""
+    key = _key(place)
+    root_id = _stay.get(key)
+    if root_id is not None:
+        return place._replace(root_id=root_id)
+    log = open_log(place)
+    root_id = log.find_root()
+    known = place._replace(root_id=root_id)
+    if getattr(log.store, "stays", False):
+        # One connection is enough, and nobody asks this log again.
+        log.keep_to_root(root_id)
+        with _lock:
+            _open.pop(key, None)
+            _stay[key] = root_id
+            while len(_stay) > MOST:
+                _stay.popitem(last=False)
+            _keep(_key(known), log)
+    return known
+
+
+def _keep(key: _Key, log: Log) -> None:
+    _open[key] = log
+    while len(_open) > MOST:
+        # Not closed: somebody may be reading from it still.
+        _open.popitem(last=False)

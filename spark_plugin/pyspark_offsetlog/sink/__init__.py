@@ -1,0 +1,1 @@
+"""Writing: tasks that stage rows, and the driver that commits them."""

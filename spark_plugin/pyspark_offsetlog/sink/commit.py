@@ -1,0 +1,127 @@
+"""The driver's part of a write: one entry for each topic, under a key that makes it count once.
+
+Invariants:
+
+1. A micro-batch is (query id, batch id), a write in ``foreachBatch`` (txnAppId, txnVersion). A
+   number that counted is acknowledged as it is, whatever the rows are this time; a lower one is
+   passed over, as in Delta.
+2. What a topic gets of a write is one entry: all of it is seen at once, or nothing.
+3. Nothing is deleted here. A zombie of this driver may still land an entry that names the same
+   segments; only the collector knows when nothing can name them any more.
+4. An error says what is known: nothing was written, some topics were, or it may have been.
+5. The entry goes to the root that was planned with, and names no segment that this machine
+   cannot find where looking is free: on a disk. An object store's own answer to a put is as good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql.datasource import WriterCommitMessage
+
+from offsetlog.client.log import Log
+from offsetlog.engine.append.distributed_append import TaskShare, append_shares, records_in
+from offsetlog.engine.append.writer import Receipt, Sender
+from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.errors import InvalidRequestError, OffsetLogError
+from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.runtime.open_logs import open_log
+from pyspark_offsetlog.runtime.user_errors import warn
+from pyspark_offsetlog.sink.task import TaskMessage
+
+_AGAIN_STREAM = "Start the query again: it runs the batch again, and each record is there once."
+_AGAIN_TXN = "Write it again with the same txnAppId and txnVersion: each record is there once."
+_AGAIN_BARE = "Look at the topic before writing again; with txnAppId and txnVersion that is safe."
+
+
+def commit_write(
+    place: LogAddress,
+    own: Sender | None,
+    messages: Sequence[WriterCommitMessage | None],
+    batch_id: int | None,
+) -> None:
+    """Append what the tasks have staged. ``own`` is the sender of a batch write; tasks of a
+    stream know theirs."""
+    # A write without a single task brings a message that is None, and there is nothing in it.
+    told = [message for message in messages if isinstance(message, TaskMessage)]
+    by_topic: dict[str, list[TaskShare]] = {}
+    for message in told:
+        for share in message.shares:
+            by_topic.setdefault(share.topic, []).append(share)
+    if not by_topic:
+        return
+    sender = own or _sender_of(told, batch_id)
+    log = _log_of(place, told)
+    done: list[str] = []
+    for name in sorted(by_topic):
+        try:
+            _append(log, name, by_topic[name], sender)
+        except OffsetLogError as error:
+            raise _told(error, own, done) from error
+        done.append(name)
+
+
+def _log_of(place: LogAddress, messages: Sequence[TaskMessage]) -> Log:
+    roots = {message.root_id for message in messages}
+    if len(roots) > 1:
+        raise InvalidRequestError(
+            f"The tasks of this write were planned with different logs at {place!r}.",
+            "Nothing was written. Write it again.",
+        )
+    log = open_log(place._replace(root_id=roots.pop()))
+    if not getattr(log.store, "stays", False):
+        log.see_root()
+    return log
+
+
+def _warn_of_gap(
+    handle: OpenTopic, shares: Sequence[TaskShare], sender: Sender, receipt: Receipt
+) -> None:
+    """A number that counted before is an old driver or a batch that is run again, which is as
+    it should be. But with other rows they would be missed without a word."""
+    there, given = sum(run.records for run in receipt.placed), records_in(shares)
+    if not receipt.placed:
+        why = "which holds a later one already"
+        hint = "where a checkpoint was restored, or numbers began anew, use a new one, or txnAppId"
+    elif given != there:
+        why = f"which holds it with {there} records in place of these {given}"
+        hint = "a second write of a batch to one topic needs a txnAppId of its own"
+    else:
+        return
+    batch = f"batch {sender.seq} of {sender.app}"
+    warn(f"{batch} is not written to topic {handle.name!r}, {why}: {hint}.")
+
+
+def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
+    queries = {message.query for message in messages}
+    query = queries.pop()
+    if queries or not query or batch_id is None:
+        raise InvalidRequestError(
+            "Spark did not tell all tasks of this micro-batch which query they belong to.",
+            "Without that it cannot be written exactly once. Use foreachBatch with txnAppId and "
+            "txnVersion.",
+        )
+    return Sender(query, batch_id, False, True)
+
+
+def _append(log: Log, name: str, shares: Sequence[TaskShare], sender: Sender) -> None:
+    handle = log.topic_handle(name)
+    # A number that counted is found before anything is written for it.
+    handle.raw_state()
+    receipt = append_shares(handle, shares, sender)
+    if receipt is not None and receipt.duplicate:
+        _warn_of_gap(handle, shares, sender, receipt)
+
+
+def _told(error: OffsetLogError, own: Sender | None, done: Sequence[str]) -> OffsetLogError:
+    """The error in the words of this write."""
+    message, hint = error.message, error.hint
+    if done:
+        message += f" Written before it: {', '.join(done)}."
+    if error.may_have_landed or done:
+        again = _AGAIN_BARE if own is not None and own.own else _AGAIN_TXN
+        again = _AGAIN_STREAM if own is None else again
+        # What is wrong with a topic is still to be put right before it can be written again.
+        hint = again if error.may_have_landed else f"{hint} {again}".strip()
+    landed = error.may_have_landed or bool(done)
+    return type(error)(message, hint, retryable=error.retryable, may_have_landed=landed)

@@ -1,0 +1,80 @@
+"""The sink, for batches and streams: what Spark calls.
+
+Invariants:
+
+1. A writer checks everything that can be checked when it is made, while Spark plans.
+2. Tasks only stage rows; the driver's ``commit`` makes them visible (see ``sink_commit``).
+3. ``abort`` does nothing. It also runs after a commit that failed without an answer, which may
+   have landed: only the collector deletes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from pyspark_offsetlog.options.check import LogAddress, SinkOptions
+from pyspark_offsetlog.runtime.pickling import PickledWithReason
+from pyspark_offsetlog.runtime.user_errors import one_line_errors
+from pyspark_offsetlog.sink.commit import commit_write
+from pyspark_offsetlog.sink.plan import plan_of
+from pyspark_offsetlog.sink.task import run_task
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Messages = list[WriterCommitMessage | None]
+
+
+class BatchWriter(PickledWithReason, DataSourceArrowWriter):
+    @one_line_errors
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self.plan = plan_of(options, schema, streaming=False)
+
+    @one_line_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return run_task(self.plan, iterator)
+
+    @one_line_errors
+    def commit(self, messages: Messages) -> None:
+        commit_write(self.plan.place, self.plan.sender, messages, None)
+
+    def abort(self, messages: Messages) -> None:
+        """See invariant 3."""
+
+
+class StreamCommitter(PickledWithReason, DataSourceStreamArrowWriter):
+    """The driver's side of a micro-batch, which is planned already."""
+
+    def __init__(self, place: LogAddress) -> None:
+        self.place = place
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        raise AssertionError("tasks have a writer that was planned")
+
+    @one_line_errors
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803 - Spark's word
+        commit_write(self.place, None, messages, batchId)
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803
+        """See invariant 3."""
+
+
+class StreamWriter(StreamCommitter):
+    """Made for each micro-batch; its tasks have it."""
+
+    @one_line_errors
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        super().__init__(options.place)
+        self.plan = plan_of(options, schema, streaming=True)
+
+    @one_line_errors
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return run_task(self.plan, iterator)

@@ -1,0 +1,1 @@
+"""Reading: batches, streams, and the tasks that read."""

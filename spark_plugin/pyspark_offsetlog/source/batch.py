@@ -1,0 +1,123 @@
+"""A batch query: where it starts and ends, and what filters leave out.
+
+Invariants:
+
+1. Everything is decided when the query is planned: tasks read what was planned.
+2. Filters only narrow what is read, where Spark keeps them apart; it applies all of them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from offsetlog.errors import InvalidRequestError
+from offsetlog.values import TopicPartition
+from pyspark_offsetlog.options.check import SourceOptions
+from pyspark_offsetlog.runtime.open_logs import found, open_log
+from pyspark_offsetlog.runtime.pickling import PickledWithReason
+from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
+from pyspark_offsetlog.schema import chosen_columns
+from pyspark_offsetlog.source import starting_offsets as starts
+from pyspark_offsetlog.source.data_loss import DataLoss
+from pyspark_offsetlog.source.filters import Narrowed, narrow
+from pyspark_offsetlog.source.offsets import OffsetRange, Positions, split_ranges
+from pyspark_offsetlog.source.read_tasks import (
+    LogPartition,
+    plan_work,
+    read,
+    send_entries,
+    target_of,
+    tasks_of,
+)
+from pyspark_offsetlog.source.subscription import SubscribedTopics
+
+KEPT_APART = hasattr(DataSourceReader, "pushLimit")
+"""Whether Spark keeps what the filters of one scan left apart from other scans of the same frame.
+Spark 4.2 does not: a query, or the other side of a union, would read too few rows without a word.
+It was mended together with the pushing of limits."""
+
+
+class OffsetLogReader(PickledWithReason, DataSourceReader):
+    def __init__(self, options: SourceOptions, schema: StructType) -> None:
+        chosen_columns(schema)
+        self._options = options
+        self._schema = schema
+        self._narrowed = Narrowed()
+        if KEPT_APART:
+            self.pushFilters = _Push(self)  # type: ignore[method-assign]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Filters are taken on the driver; a worker has no use for it.
+        return {name: value for name, value in self.__dict__.items() if name != "pushFilters"}
+
+    def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take note of filters; all of them are given back, for Spark to apply."""
+        self._narrowed = narrow(filters)
+        return filters
+
+    @one_line_errors
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        place = found(options.place)
+        log = open_log(place)
+        topics = SubscribedTopics(log, options.subscription)
+        topics.look()
+        topics.check({})
+        partitions = topics.partitions()
+        if not partitions:
+            raise InvalidRequestError(
+                f"No topic matches subscribePattern={options.subscription.pattern!r}.",
+                "'offsetlog topics list' names those that exist.",
+            )
+        lost = DataLoss(options.fail_on_data_loss)
+        begin = starts.resolve(log, options, options.start, topics, partitions, lost)
+        end = starts.resolve(log, options, options.end, topics, partitions, lost)
+        ranges = _ranges(options, begin, end)
+        ranges = self._narrowed.apply(log, ranges)
+        ranges = split_ranges(ranges, options.min_partitions, options.max_records)
+        work = plan_work(log, ranges)
+        out = tasks_of(place, work, options.shares_out, options.fail_on_data_loss)
+        send_entries(log, out)
+        return out or [LogPartition(place, ())]
+
+    @one_line_errors_iterator
+    def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        yield from read(partition, target_of(self._schema))
+
+
+class _Push:
+    """``pushFilters`` that PySpark sees only where filters are pushed down: its check for
+    sessions where they are not looks at ``__func__``, and would refuse the whole query."""
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, reader: OffsetLogReader) -> None:
+        self._reader = reader
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._reader.narrow(filters)
+
+
+def _ranges(options: SourceOptions, begin: Positions, end: Positions) -> list[OffsetRange]:
+    out = []
+    for tp, to in sorted(end.items()):
+        at = begin[tp]
+        if at > to:
+            raise _backwards(options, tp, at, to)
+        out.append(OffsetRange(tp.topic, tp.partition, at, to))
+    return out
+
+
+def _backwards(
+    options: SourceOptions, tp: TopicPartition, begin: int, end: int
+) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{tp.topic}-{tp.partition} would be read from {begin} ({options.start.option}) to {end} "
+        f"({options.end.option}), which is before it.",
+        "Let it end where it starts, or later.",
+    )

@@ -1,0 +1,150 @@
+"""The offsets of a streaming query, as they lie in Spark's checkpoint.
+
+``{"orders": {"0": 142, "1": 89}, "@group": "billing", "@reset": 3, "@from": {"orders": {"0": 7}}}``
+
+Invariants:
+
+1. What a batch reads follows from its two offsets alone: a batch that is run again reads the
+   same rows, whatever was reset or appended since.
+2. ``@from`` is where the batch that *ends* at this offset begins, for the partitions that do
+   not go on where the last batch ended: those that were reset, those that are new, those whose
+   records are gone, and all of them in a query's first batch. Spark asks anew where the query
+   starts when that one is run again, and options and log may be others by then.
+3. Equal offsets are equal JSON: topics and partitions are in order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from offsetlog.core import strict_json
+from offsetlog.errors import CorruptLogError, InvalidRequestError
+from offsetlog.values import MAX_OFFSET, TopicPartition
+
+GROUP, RESET, FROM = "@group", "@reset", "@from"
+_KNOWN = frozenset((GROUP, RESET, FROM))
+Positions = dict[TopicPartition, int]
+
+
+class QueryOffset(NamedTuple):
+    at: Positions
+    group: str | None = None
+    reset: int | None = None
+    moved: Positions = {}  # noqa: RUF012 - never changed
+
+    def to_json(self) -> dict[str, Any]:
+        out: dict[str, Any] = nested(self.at)
+        if self.group is not None:
+            out[GROUP] = self.group
+            out[RESET] = self.reset
+        if self.moved:
+            out[FROM] = nested(self.moved)
+        return out
+
+
+def parse(raw: object) -> QueryOffset:
+    """An offset as Spark hands it back; what is not one of ours is an error."""
+    try:
+        data = strict_json.fields(raw, "offset")
+        for key in data.keys() - _KNOWN:
+            if key.startswith("@"):
+                # A newer version's: passed over, a batch might read other rows than it did.
+                raise CorruptLogError(f"{key[:60]!r} is not known to this version.")
+        group, reset = data.get(GROUP), data.get(RESET)
+        return QueryOffset(
+            _positions({k: v for k, v in data.items() if not k.startswith("@")}),
+            None if group is None else strict_json.string(group, GROUP),
+            None if reset is None else strict_json.integer(reset, RESET),
+            _positions(data.get(FROM, {})),
+        )
+    except CorruptLogError as error:
+        raise InvalidRequestError(
+            f"The checkpoint holds an offset that offsetlog did not write: {error.message}",
+            "Give the query a checkpointLocation of its own.",
+        ) from None
+
+
+def _positions(raw: object) -> Positions:
+    out: Positions = {}
+    for topic, inner in strict_json.fields(raw, "offset").items():
+        for partition, offset in strict_json.fields(inner, f"offset of {topic}").items():
+            if not re.fullmatch(r"0|[1-9][0-9]{0,8}", partition, re.ASCII):
+                raise CorruptLogError(f"{partition[:60]!r} of {topic} is not a partition.")
+            number = strict_json.integer(offset, f"offset of {topic}-{partition}", 0, MAX_OFFSET)
+            out[TopicPartition(topic, int(partition))] = number
+    return out
+
+
+def nested(positions: Mapping[TopicPartition, int]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for (topic, partition), offset in sorted(positions.items()):
+        out.setdefault(topic, {})[str(partition)] = offset
+    return out
+
+
+def begin_of(start: QueryOffset, end: QueryOffset, tp: TopicPartition) -> int | None:
+    """Where the batch from ``start`` to ``end`` begins to read a partition; None: nobody said,
+    so at the log's start."""
+    return end.moved.get(tp, start.at.get(tp))
+
+
+def share_out(limit: int, sizes: Mapping[TopicPartition, int]) -> Positions:
+    """How many records each partition gives to a batch of about ``limit``: in proportion to
+    what it has, rounded down, but at least one."""
+    total = sum(sizes.values())
+    out: Positions = {}
+    for tp, size in sizes.items():
+        share = limit * size // total if total else 0
+        out[tp] = min(size, max(1, share)) if size else 0
+    return out
+
+
+class OffsetRange(NamedTuple):
+    """Records of one partition that one task reads."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        return self.end - self.start
+
+
+def split_ranges(
+    ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
+    """One range for each partition, or more of them where the user asks for it."""
+    out = [r for r in ranges if r.size > 0]
+    if max_records is not None:
+        out = [piece for r in out for piece in _cut(r, -(-r.size // max_records))]
+    if min_partitions is None or len(out) >= min_partitions:
+        return out
+    total = sum(r.size for r in out)
+    small = [r for r in out if _parts(r.size, total, min_partitions) == 1]
+    rest_total = total - sum(r.size for r in small)
+    rest = max(1, min_partitions - len(small))
+    whole = set(small)
+    return [
+        piece
+        for r in out
+        for piece in ([r] if r in whole else _cut(r, _parts(r.size, rest_total, rest)))
+    ]
+
+
+def _parts(size: int, total: int, wanted: int) -> int:
+    # Halves are rounded up, as Java does.
+    return max(1, (2 * size * wanted + total) // (2 * total))
+
+
+def _cut(r: OffsetRange, parts: int) -> list[OffsetRange]:
+    out, at = [], r.start
+    for left in range(parts, 0, -1):
+        end = min(r.end, at + max(1, (r.end - at) // left))
+        if at < end:
+            out.append(r._replace(start=at, end=end))
+        at = end
+    return out

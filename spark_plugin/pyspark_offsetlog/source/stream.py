@@ -1,0 +1,197 @@
+"""The stream reader that Spark calls.
+
+Invariants:
+
+1. It is pickled for every plan: it carries the options and the schema. What a run of the query
+   needs is made at the first call, in the driver's process for this query.
+2. A small batch is handed to Spark by the driver itself, as rows that need no Python worker.
+   This rests on a part of PySpark that is not public; without it tasks read all batches.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from offsetlog.errors import InvalidRequestError
+from pyspark_offsetlog.about import tables
+from pyspark_offsetlog.options import check as given
+from pyspark_offsetlog.runtime.open_logs import found, open_log
+from pyspark_offsetlog.runtime.pickling import PickledWithReason
+from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
+from pyspark_offsetlog.schema import chosen_columns
+from pyspark_offsetlog.source.data_loss import DataLoss
+from pyspark_offsetlog.source.micro_batches import QueryRun
+from pyspark_offsetlog.source.read_tasks import (
+    LogPartition,
+    PlannedRange,
+    plan_work,
+    read,
+    read_range,
+    send_entries,
+    target_of,
+    tasks_of,
+)
+
+try:
+    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
+
+    _PREFETCHING: Any = (
+        _SimpleStreamReaderWrapper if hasattr(_SimpleStreamReaderWrapper, "getCache") else None
+    )
+except ImportError:
+    _PREFETCHING = None
+
+RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
+"""The program of the process that Spark starts for each source of a query."""
+HANDED_RECORDS = 4096
+HANDED_BYTES = 1024 * 1024
+
+
+class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, options: dict[str, str], schema: StructType) -> None:
+        self._given = options
+        self._schema = schema
+        self._live: QueryRun | None = None
+        self._handed: list[pa.RecordBatch] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_live": None, "_handed": None}
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """PySpark's own prefetching reader, for the moment in which rows are handed over."""
+        if self.__dict__.get("_handed") is not None:
+            return _PREFETCHING
+        return OffsetLogStreamReader
+
+    def _run(self) -> QueryRun:
+        if self._live is None:
+            if tables.is_table(self._given):
+                raise InvalidRequestError(
+                    f"The option table={self._given[tables.OPTION]} is set for a stream.",
+                    "Tables of a log are read with spark.read: each query shows the present.",
+                )
+            options = given.source_options(self._given, True)
+            chosen_columns(self._schema)
+            options = options._replace(place=found(options.place))
+            self._live = QueryRun(open_log(options.place), options)
+            _leave_when_terminated()
+        return self._live
+
+    # --- what Spark asks the driver --------------------------------------------------------
+
+    @one_line_errors
+    def initialOffset(self) -> dict[str, Any]:
+        return self._run().initial()
+
+    @one_line_errors
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Which limit it is tells us later whether limits hold: trigger ``once`` has none."""
+        run_with = given.source_options(self._given, True)
+        if run_with.max_offsets is not None:
+            return ReadMaxRows(run_with.max_offsets)
+        if run_with.max_bytes is not None:
+            return ReadMaxBytes(run_with.max_bytes)
+        if run_with.min_offsets is not None:
+            return ReadMinRows(run_with.min_offsets)
+        return ReadAllAvailable()
+
+    @one_line_errors
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return self._run().next(start, not isinstance(limit, ReadAllAvailable))
+
+    @one_line_errors
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        return self._run().latest()
+
+    @one_line_errors
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._run().prepare_available_now()
+
+    @one_line_errors
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        run = self._run()
+        ranges = run.ranges(start, end)
+        if not ranges:
+            return []
+        place = run.options.place
+        work = plan_work(run.log, ranges)
+        fails = run.options.fail_on_data_loss
+        if _is_small(run.options, work):
+            target, lost = target_of(self._schema), DataLoss(fails)
+            handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
+            run.log.see_root()
+            self._handed = handed
+            return [LogPartition(place, work, fails)]
+        tasks = tasks_of(place, work, run.options.shares_out, fails)
+        send_entries(run.log, tasks)
+        return tasks
+
+    def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
+        """The rows of the batch that was just planned; called by PySpark."""
+        handed, self._handed = self._handed or [], None
+        return iter(handed)
+
+    @one_line_errors
+    def commit(self, end: dict[str, Any]) -> None:
+        self._run().processed(end)
+
+    def stop(self) -> None:
+        """The query ended, and this process has nothing else to do. Spark cuts the line without
+        a word; PySpark would write a page about that on the user's terminal."""
+        _ignore_more()
+        if self._live is not None:
+            self._live.stop()
+        if isinstance(sys.exc_info()[1], (EOFError, ConnectionError, SystemExit)):
+            sys.stderr.flush()
+            os._exit(0)
+
+    # --- what Spark asks its workers -------------------------------------------------------
+
+    @one_line_errors_iterator
+    def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
+        yield from read(partition, target_of(self._schema))
+
+
+def _leave_when_terminated() -> None:
+    """Where a query is stopped, Spark ends its process by a signal: let ``stop`` be called first,
+    so that nobody takes the group for one that is still read. In that process only."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is not None and spec.name == RUNNER:
+        signal.signal(signal.SIGTERM, _terminated)
+
+
+def _terminated(*_: object) -> None:
+    _ignore_more()
+    sys.exit(0)
+
+
+def _ignore_more() -> None:
+    """Spark sends the signal more than once, and cuts the line; leaving takes a moment."""
+    if signal.getsignal(signal.SIGTERM) is _terminated:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+def _is_small(options: given.SourceOptions, work: tuple[PlannedRange, ...]) -> bool:
+    """Whether the driver hands these rows over by itself."""
+    if _PREFETCHING is None or options.shares_out or not all(w.planned for w in work):
+        return False
+    if sum(w.range.size for w in work) > HANDED_RECORDS:
+        return False
+    return sum(w.bytes for w in work) <= HANDED_BYTES

@@ -1,0 +1,55 @@
+"""What is out of sight, as opposed to what is gone.
+
+Invariants:
+
+1. Gone is what the chain says: a topic that was deleted, a log start that moved. A chain only
+   grows and offsets are never given twice, so an end before what somebody has seen already, or
+   a topic without its first entry, is a disk that is not mounted or that shows an older view.
+   That is an error, whatever ``failOnDataLoss`` says.
+2. What a network disk shows late is looked for again, for a moment.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.errors import StorageError
+
+LOOKS, LOOK_SECONDS = 5, 0.1
+"""Each pause is twice the last: three seconds in all."""
+HINT = (
+    "Nothing is skipped. Look whether all machines see the same disk there. If the topic was "
+    "purged and made anew, or the checkpoint is another log's, give the query a new "
+    "checkpointLocation; if it is a group that stands there, reset it."
+)
+
+
+def state_with(handle: OpenTopic, partition: int, end: int) -> TopicState:
+    """The topic as it is now, deleted or not, with all that was seen of a partition up to
+    ``end``; an error if that is not in sight."""
+    state = handle.chain.state
+    for look in range(LOOKS + 1):
+        state = handle.raw_state()
+        if partition < len(state.parts) and state.end(partition) >= end:
+            return state
+        if look < LOOKS:
+            handle.chain.env.sleep(LOOK_SECONDS * 2**look)
+    raise out_of_sight(handle, state, partition, end)
+
+
+def out_of_sight(handle: OpenTopic, state: TopicState, partition: int, end: int) -> StorageError:
+    """That this machine does not see records that somebody saw."""
+    host, where = socket.gethostname(), handle.chain.store.url
+    if partition < len(state.parts):
+        seen = f"sees the log only up to {state.end(partition)}"
+    elif state.tip:
+        seen = "sees no such partition"
+    else:
+        seen = "sees no such topic"
+    return StorageError(
+        f"{handle.name}-{partition} was seen up to {end} before, but the machine {host} {seen}, at "
+        f"{where}.",
+        HINT,
+    )

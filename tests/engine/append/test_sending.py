@@ -1,0 +1,491 @@
+"""What senders are told of records that they do not wait for, when things go wrong."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+import offsetlog
+from offsetlog import InvalidRequestError, StorageError
+from offsetlog.client.log import Log
+from offsetlog.core.group.requests import CommitRequest
+from offsetlog.engine.append import group_commit as appender_module
+from offsetlog.engine.append.group_commit import GroupCommit
+from offsetlog.engine.env import REAL
+from offsetlog.engine.group.commit_queue import CommitQueue
+from offsetlog.engine.topic.stored_state import StoredState
+from offsetlog.storage.memory import MemoryStore
+from tests.engine.append.test_sequences import values
+from tests.engine.scripted import ScriptedStore, fresh_root
+
+FULL = "the disk is full"
+
+
+@pytest.fixture
+def scripted():
+    """A log whose store answers by a script; what is left of it at the end is not closed."""
+    store = ScriptedStore(fresh_root())
+    log = Log(store, REAL._replace(sleep=lambda seconds: None))
+    log.create_topic("t", partitions=1)
+    return store, log
+
+
+class FullStore(MemoryStore):
+    """Takes so many entries of ``t`` and no more."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(fresh_root())
+        self.room = room
+
+    def _create(self, name, data):
+        if name.startswith("t/_log"):
+            self.room -= 1
+            if self.room < 0:
+                raise StorageError(f"Could not create it: {FULL}.")
+        return super()._create(name, data)
+
+
+def full_log(room: int) -> Log:
+    log = Log(FullStore(room + 1))
+    log.create_topic("t", partitions=1)
+    return log
+
+
+def send_apart(producer, count: int, size: int = 2000):
+    """Records that become several entries."""
+    return [producer.send("t", b"%d|" % i + b"x" * size) for i in range(count)]
+
+
+# --- flush and close -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["flush", "with", "close", "log.close", "log with"])
+def test_what_was_not_written_and_not_asked_for_is_raised(how):
+    log = full_log(3)
+    producer = log.producer(batch_bytes=1024)
+    futures = send_apart(producer, 20)
+    with pytest.raises(StorageError, match=FULL) as error:
+        if how == "flush":
+            producer.flush()
+        elif how == "with":
+            with producer:
+                pass
+        elif how == "close":
+            producer.close()
+        elif how == "log.close":
+            log.close()
+        else:
+            with log:
+                pass
+    assert "Not acknowledged for topic 't': 1 record." in str(error.value)
+    assert not error.value.may_have_landed
+    assert sum(future.exception() is None for future in futures) == 3
+    # It was told once, and by the futures.
+    producer.close()
+    log.close()
+
+
+def test_a_table_that_was_not_written_is_raised(scripted):
+    store, log = scripted
+    store.script = ["refused"]
+    producer = log.producer()
+    producer.send_arrow("t", pa.table({"value": [b"a", b"b"]}))
+    with pytest.raises(StorageError, match="Not acknowledged for topic 't': 2 records"):
+        producer.flush()
+
+
+def test_a_failure_that_each_future_told_is_not_raised_again():
+    log = full_log(0)
+    with log.producer() as producer:
+        futures = send_apart(producer, 5)
+        for asking in (lambda f: f.exception(), _result):
+            assert [FULL in str(asking(future)) for future in futures] == [True] * 5
+        producer.flush()
+    log.close()
+
+
+def _result(future):
+    with pytest.raises(StorageError) as error:
+        future.result()
+    return error.value
+
+
+def test_one_future_of_a_batch_that_was_asked_does_not_speak_for_the_others():
+    log = full_log(0)
+    producer = log.producer(linger_ms=60_000)
+    first, _ = send_apart(producer, 2)
+    assert first.exception() is not None
+    with pytest.raises(StorageError, match=FULL):
+        producer.flush()
+
+
+def test_a_callback_that_asks_its_future_was_told():
+    log = full_log(0)
+    told = []
+    with log.producer() as producer:
+        producer.send("t", b"x").add_done_callback(lambda f: told.append(f.exception()))
+        time.sleep(0.2)
+    assert FULL in str(told[0])
+
+
+def test_a_failure_is_told_to_the_producers_whose_records_failed_and_to_no_others():
+    """All threads of a log share a batch, but not its bad news."""
+    log = full_log(1)
+    good, one, other = (log.producer(linger_ms=60_000) for _ in range(3))
+    good.send("t", b"x")
+    good.flush()
+    one.send("t", b"y")
+    other.send("t", b"z")
+    for producer in (one, other):
+        with pytest.raises(StorageError, match="Not acknowledged for topic 't': 2 records"):
+            producer.flush()
+    good.flush()
+    one.flush()
+    log.close()
+
+
+def test_failures_of_producers_that_were_dropped_are_told_by_the_log():
+    log = full_log(0)
+    log.producer().send("t", b"x")
+    with pytest.raises(StorageError, match=FULL):
+        log.close()
+
+
+def test_a_flush_tells_what_failed_since_the_last_one():
+    log = full_log(0)
+    producer = log.producer()
+    for _ in range(2):
+        producer.send("t", b"x")
+        with pytest.raises(StorageError, match=FULL):
+            producer.flush()
+        producer.flush()
+
+
+def test_no_failure_is_forgotten_because_there_were_too_many(monkeypatch):
+    monkeypatch.setattr(appender_module, "FAILURES_KEPT", 3, raising=False)
+    log = full_log(0)
+    noisy, late = log.producer(batch_bytes=1024), log.producer()
+    send_apart(noisy, 10)
+    time.sleep(0.3)
+    late.send("t", b"x")
+    time.sleep(0.3)
+    for producer in (late, noisy):
+        with pytest.raises(StorageError, match=FULL):
+            producer.flush()
+        producer.flush()
+
+
+def test_what_ended_a_block_is_not_hidden_by_what_could_not_be_written():
+    log = full_log(0)
+    with pytest.raises(ZeroDivisionError) as error, log.producer() as producer:
+        producer.send("t", b"x")
+        1 / 0  # noqa: B018
+    assert FULL in error.value.__notes__[0]
+
+
+def test_a_flush_that_runs_out_of_time_does_not_say_that_all_is_written(scripted):
+    store, log = scripted
+    holding, held = threading.Event(), threading.Event()
+
+    def hold(name: str) -> None:
+        held.set()
+        holding.wait(10)
+
+    store.after_put = hold
+    producer = log.producer()
+    future = producer.send("t", b"x")
+    held.wait(5)
+    with pytest.raises(StorageError, match="unacknowledged after 0.1 s"):
+        producer.flush(timeout=0.1)
+    holding.set()
+    assert future.result().offset == 0
+    producer.flush()
+
+
+# --- callbacks -----------------------------------------------------------------------------
+
+
+def test_a_callback_that_raises_changes_nothing(log, caplog):
+    log.create_topic("t")
+    called = []
+
+    def callback(future) -> None:
+        called.append(future)
+        raise ValueError("mine")
+
+    with log.producer(linger_ms=100) as producer:
+        futures = [producer.send("t", b"%d" % i) for i in range(3)]
+        for future in futures:
+            future.add_done_callback(callback)
+        assert [future.result().offset for future in futures] == [0, 1, 2]
+        futures[0].add_done_callback(callback)
+    assert len(called) == 4
+    assert [future.exception() for future in futures] == [None] * 3
+    assert caplog.text.count("A callback of records for topic 't' raised an error") == 4
+    assert caplog.text.count("ValueError: mine") == 4
+
+
+@pytest.mark.parametrize("kind", ["keyed", "keyed table"])
+def test_a_callback_that_raises_changes_nothing_of_a_sequence(log, kind):
+    log.create_topic("t")
+    producer = log.producer(app_id="a", sequence=1)
+    if kind == "keyed":
+        future = producer.send("t", b"x")
+    else:
+        future = producer.send_arrow("t", pa.table({"value": [b"x"]}))
+    future.add_done_callback(lambda f: 1 / 0)
+    producer.flush()
+    assert future.exception() is None
+    assert values(log) == [b"x"]
+
+
+def test_an_interrupt_in_a_callback_reaches_its_thread_and_no_other_callback(log):
+    log.create_topic("t")
+    called = []
+
+    def interrupt(future) -> None:
+        raise KeyboardInterrupt
+
+    producer = log.producer(linger_ms=60_000)
+    futures = [producer.send("t", b"%d" % i) for i in range(3)]
+    futures[0].add_done_callback(interrupt)
+    futures[1].add_done_callback(called.append)
+    with pytest.raises(KeyboardInterrupt):
+        futures[2].result()
+    assert called == [futures[1]]
+    assert [future.result().offset for future in futures] == [0, 1, 2]
+
+
+# --- interrupts ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_an_interrupt_of_the_thread_that_writes_for_all_loses_nothing(scripted, landed):
+    """Ctrl-C strikes the main thread while it writes the batch of three others."""
+    store, log = scripted
+    producer = log.producer(linger_ms=60_000)
+    gathered = threading.Barrier(4)
+    results: list[int] = []
+
+    def other(i: int) -> None:
+        future = producer.send("t", b"%d" % i)
+        gathered.wait()
+        results.append(future.result().offset)
+
+    threads = [threading.Thread(target=other, args=(i,), daemon=True) for i in range(3)]
+
+    def strike(*given: object) -> None:
+        store.after_put = lambda name: None
+        raise KeyboardInterrupt
+
+    if landed:
+        store.after_put = strike
+    else:
+        true = store._create
+
+        def create(name, data):
+            if name.startswith("t/_log") and store.__dict__.pop("_create", None):
+                raise KeyboardInterrupt
+            return true(name, data)
+
+        store._create = create  # type: ignore[method-assign]
+    mine = producer.send("t", b"mine")
+    # The others ask while this thread writes.
+    writing = log.appender("t")._writing
+    with writing:
+        for thread in threads:
+            thread.start()
+        gathered.wait()
+    with pytest.raises(KeyboardInterrupt):
+        mine.result()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
+    assert sorted([*results, mine.result().offset]) == [0, 1, 2, 3]
+    producer.flush()
+    assert sorted(values(log)) == [b"0", b"1", b"2", b"mine"]
+    log.close()
+
+
+def test_a_batch_that_was_interrupted_twice_says_that_it_may_be_there(scripted, monkeypatch):
+    _, log = scripted
+    producer = log.producer(linger_ms=60_000)
+    idle = threading.Event()
+    appender = log.appender("t")
+    appender._thread = threading.Thread(target=idle.wait, daemon=True)
+    appender._thread.start()
+    future = producer.send("t", b"x")
+    deliver = GroupCommit._deliver
+
+    def interrupted(self, *given: object) -> None:
+        deliver(self, *given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupCommit, "_deliver", interrupted)
+        for _ in range(2):
+            assert not future.done()
+            with pytest.raises(KeyboardInterrupt):
+                appender.drive(future[0])
+    error = future.exception(timeout=5)
+    assert error is not None and error.may_have_landed
+    assert producer.send("t", b"y").result().offset == 1
+    assert values(log) == [b"x", b"y"]
+    idle.set()
+
+
+def test_a_flush_waits_for_a_batch_whose_writer_was_interrupted(scripted):
+    store, log = scripted
+    producer = log.producer(linger_ms=60_000)
+    future = producer.send("t", b"x")
+    writing, strike = threading.Event(), threading.Event()
+
+    def interrupted(name: str) -> None:
+        store.after_put = lambda name: None
+        writing.set()
+        strike.wait(5)
+        raise KeyboardInterrupt
+
+    store.after_put = interrupted
+
+    def ask() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            future.result()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    writing.wait(5)
+    threading.Timer(0.2, strike.set).start()
+    producer.flush()
+    assert future.done() and future.exception() is None
+    asking.join(5)
+    assert values(log) == [b"x"]
+
+
+# --- threads -------------------------------------------------------------------------------
+
+
+def test_a_snapshot_that_cannot_be_made_does_not_end_the_thread_that_writes(log, monkeypatch):
+    log.create_topic("t")
+
+    def broken(self) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(StoredState, "publish", broken)
+    with log.producer(batch_bytes=1024) as producer:
+        for _ in range(3):
+            send_apart(producer, 60)
+            producer.flush()
+            log.appender("t").handle.stored._last_published = float("-inf")
+            time.sleep(0.05)
+        assert log.appender("t")._thread.is_alive()
+        last = producer.send("t", b"last")
+        deadline = time.monotonic() + 5
+        while not last.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert last.done(), "nobody writes what is not waited for"
+    log.close()
+
+
+def test_a_thread_that_died_is_replaced(log):
+    log.create_topic("t")
+    producer = log.producer()
+    producer.send("t", b"one").result()
+    appender = log.appender("t")
+    dead = threading.Thread(target=lambda: None)
+    dead.start()
+    dead.join()
+    appender._thread = dead
+    future = producer.send("t", b"two")
+    deadline = time.monotonic() + 5
+    while not future.done() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert future.done()
+    assert appender._thread is not dead
+
+
+def test_a_thread_that_could_not_be_started_is_started_again(log, monkeypatch):
+    log.create_topic("t")
+    producer = log.producer()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        with pytest.raises(StorageError, match="can't be started: .*This record was not taken"):
+            producer.send("t", b"one")
+    future = producer.send("t", b"two")
+    deadline = time.monotonic() + 5
+    while not future.done() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert future.done()
+    assert values(log) == [b"two"]
+
+
+def _no_thread(self) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def test_commits_go_on_after_a_thread_that_could_not_be_started(monkeypatch):
+    made: list[CommitRequest] = []
+    commits = CommitQueue(made.append, "commits")
+    request = CommitRequest("g", None, 0, 0, {("t", 0): None})  # type: ignore[dict-item]
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", _no_thread)
+        with pytest.raises(StorageError, match="can't be started: .*Nothing was committed"):
+            commits.submit(request, None)
+    drained = threading.Thread(target=commits.drain, daemon=True)
+    drained.start()
+    drained.join(5)
+    assert not drained.is_alive() and not made
+    commits.submit(request, None).result(5)
+    assert made == [request]
+
+
+def test_a_commit_that_was_cancelled_does_not_end_the_thread_of_the_others():
+    going = threading.Event()
+    made: list[CommitRequest] = []
+
+    def make(request: CommitRequest) -> None:
+        going.wait(5)
+        made.append(request)
+
+    commits = CommitQueue(make, "commits")
+    first, second, third = (
+        CommitRequest("g", None, 0, number, {("t", 0): None})  # type: ignore[dict-item]
+        for number in range(3)
+    )
+    commits.submit(first, None)
+    cancelled = commits.submit(second, None)
+    assert cancelled.cancel()
+    last = commits.submit(third, None)
+    going.set()
+    last.result(5)
+    drained = threading.Thread(target=commits.drain, daemon=True)
+    drained.start()
+    drained.join(5)
+    assert not drained.is_alive()
+    assert made == [first, third]
+
+
+def test_a_log_closes_the_rest_when_something_of_it_cannot_be_closed(tmp_path, monkeypatch):
+    log = offsetlog.open(str(tmp_path / "log"))
+    for name in ("t", "u"):
+        log.create_topic(name)
+        log.producer(linger_ms=60_000).send(name, b"x")
+
+    def broken(self) -> None:
+        raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
+
+    monkeypatch.setattr(log.appender("t"), "close", lambda: broken(log), raising=False)
+    with pytest.raises(UnicodeEncodeError):
+        log.close()
+    monkeypatch.undo()
+    with offsetlog.open(str(tmp_path / "log")) as log:
+        assert values(log, "u") == [b"x"]
+
+
+def test_an_unfit_setting_is_named(log):
+    for settings in ({"linger_ms": float("nan")}, {"batch_bytes": 5000.5}):
+        with pytest.raises(InvalidRequestError, match=next(iter(settings))):
+            log.producer(**settings)

@@ -1,0 +1,1 @@
+"""The parts of ``tests.simulation.run``: fibers, a world of files, actors, an oracle."""

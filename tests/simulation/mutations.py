@@ -1,0 +1,386 @@
+"""Planted bugs: each takes one rule of the protocol away. The simulation must find every one.
+
+They are switched on in tests only, one at a time, by replacing a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
+from typing import Any
+
+import pyarrow as pa
+
+from offsetlog.core.topic import fold, landing, retention
+from offsetlog.core.topic.entry import Append, Collect, Void, VoidReason
+from offsetlog.core.topic.state import TopicState, rebase
+from offsetlog.engine.append.group_commit import GroupCommit
+from offsetlog.engine.append.writer import Writer
+from offsetlog.engine.topic.chain import Chain, LandedEntry
+from offsetlog.engine.topic.reader import FetchedBatch, Reader
+from offsetlog.engine.upkeep.maintenance import Maintenance
+from offsetlog.errors import OffsetLogError
+from offsetlog.format import names
+from offsetlog.format.record_schema import OFFSET, complete
+from tests.simulation.limits import Patch, patched
+
+
+def planted(name: str) -> AbstractContextManager[None]:
+    return patched({**MUTATIONS, **NOT_IN_A_HISTORY}[name]())
+
+
+# --- rules of the fold ---------------------------------------------------------------------
+
+
+def _appends_without(reason: str) -> Callable[[], list[Patch]]:
+    """The fold's rules for appends, but for one of them."""
+
+    def judge(state: TopicState, body: Append) -> Void | None:
+        known = (state.own if body.own else state.callers).get(body.app)
+        if reason != VoidReason.DUPLICATE and known is not None and body.seq <= known.seq:
+            return Void(VoidReason.DUPLICATE, "")
+        forgotten = body.own and known is None and body.born < state.floor
+        if reason != VoidReason.FORGOTTEN and forgotten:
+            return Void(VoidReason.FORGOTTEN, "")
+        if reason != VoidReason.DELETED and (not state.alive or body.life != state.life):
+            return Void(VoidReason.DELETED, "")
+        for part in body.parts:
+            if reason != VoidReason.NO_PARTITION and part.partition >= state.partitions:
+                return Void(VoidReason.NO_PARTITION, "")
+        for part in body.parts:
+            condemned = part.segment is not None and part.segment.born < state.horizon
+            if reason != VoidReason.CONDEMNED and condemned:
+                return Void(VoidReason.CONDEMNED, "")
+        return None
+
+    return lambda: [(fold, "_judge_append", judge)]
+
+
+def _replaces_without(*reasons: str) -> Callable[[], list[Patch]]:
+    judge = fold._judge_replace
+
+    def lenient(state: TopicState, body: Any) -> Void | None:
+        void = judge(state, body)
+        return None if void is not None and void.reason in reasons else void
+
+    return lambda: [(fold, "_judge_replace", lenient)]
+
+
+def _replaces_forget_silently() -> list[Patch]:
+    """A replace planned before the oldest remembered one counts."""
+    judge = fold._judge_replace
+    return [
+        (
+            fold,
+            "_judge_replace",
+            lambda state, body: judge(state._replace(replaces_forgotten=-1), body),
+        )
+    ]
+
+
+def _lifecycle_without_sees() -> list[Patch]:
+    """An old delete, or create, hits what came after it."""
+
+    def judge(state: TopicState, body: Any) -> Void | None:
+        return fold_lifecycle(state, body._replace(sees=state.head))
+
+    fold_lifecycle = fold._judge_lifecycle
+    return [(fold, "_judge_lifecycle", judge)]
+
+
+# --- landing -------------------------------------------------------------------------------
+
+
+def _acknowledge_before_the_fold() -> list[Patch]:
+    def fold_own(self: Chain, entry: Any, data: bytes, number: int) -> LandedEntry:
+        return LandedEntry(number, fold.step(self.state, entry)[1])
+
+    return [(Chain, "_fold_own", fold_own)]
+
+
+def _no_answer_taken_for_a_conflict() -> list[Patch]:
+    return [(landing.Landing, "unanswered", lambda self, error: self.conflicted())]
+
+
+def _a_retry_with_a_fresh_number() -> list[Patch]:
+    deliver = GroupCommit._deliver
+
+    def fresh(self: GroupCommit, prepared: Any, sender: Any, state: Any) -> Any:
+        for _ in range(5):
+            try:
+                append = self.handle.writer.append
+                return append(prepared, sender, state.partitions, state.life)
+            except OffsetLogError as error:
+                if not error.may_have_landed:
+                    raise
+            self._seq += 1
+            sender = sender._replace(seq=self._seq)
+        return deliver(self, prepared, sender, state)
+
+    return [(GroupCommit, "_deliver", fresh)]
+
+
+def _a_refusal_denies_a_hidden_landing() -> list[Patch]:
+    def refused(self: Chain, entry: Any, number: int, error: Any, tried: list[int]) -> int:
+        tried.clear()
+        raise error
+
+    return [(Chain, "_refused", refused)]
+
+
+def _a_leap_passes_own_entries() -> list[Patch]:
+    def leap(self: Chain, stored: TopicState) -> TopicState:
+        with self._lock:
+            ahead = stored.tip > self.state.tip
+            self.state = stored if ahead else rebase(self.state, stored.index)
+            return self.state
+
+    return [(Chain, "rebase", leap)]
+
+
+def _a_forgotten_sender_looks_nowhere() -> list[Patch]:
+    return [(Writer, "_landed_before", lambda self, number: None)]
+
+
+def _born_anew_at_each_retry() -> list[Patch]:
+    append = Writer._append
+
+    def anew(self: Writer, prepared: Any, sender: Any, hashed: int, life: int, number: Any) -> Any:
+        if number.tries:
+            number = number._replace(born=self.chain.refresh().tip)
+        return append(self, prepared, sender, hashed, life, number)
+
+    return [(Writer, "_append", anew)]
+
+
+def _a_failed_retry_denies_the_first_try() -> list[Patch]:
+    append = Writer._append
+
+    def deny(self: Writer, prepared: Any, sender: Any, hashed: int, life: int, number: Any) -> Any:
+        before = list(number.tries)
+        try:
+            return append(self, prepared, sender, hashed, life, number)
+        except OffsetLogError:
+            if number.tries == before:
+                number.tries.clear()
+            raise
+
+    return [(Writer, "_append", deny)]
+
+
+def _two_undecided_entries_of_one_app() -> list[Patch]:
+    """Who gave up on an answer leaves that name alone, and goes on with the next one."""
+    open_fate = Chain._open_fate
+
+    def past(self: Chain, number: int, error: str) -> Any:
+        told = open_fate(self, number, error)
+        self._undecided = number + 1
+        return told
+
+    return [(Chain, "_open_fate", past)]
+
+
+def _the_digest_rule_on_a_micro_batch() -> list[Patch]:
+    """A micro-batch that is run again, with its rows split otherwise, is taken for another."""
+    known_ = Writer._known
+
+    def known(self: Writer, load: Any, sender: Any, number: Any) -> Any:
+        return known_(self, load, sender._replace(reruns=False), number)
+
+    return [(Writer, "_known", known)]
+
+
+def _any_rows_under_a_callers_key() -> list[Patch]:
+    """Other rows under a used number are acknowledged, and are nowhere."""
+    known_ = Writer._known
+
+    def known(self: Writer, load: Any, sender: Any, number: Any) -> Any:
+        found = self.chain.state.callers.get(sender.app)
+        lower = found is not None and found.seq != sender.seq
+        return known_(self, load, sender._replace(reruns=not lower), number)
+
+    return [(Writer, "_known", known)]
+
+
+def _an_abort_deletes_its_segments() -> list[Patch]:
+    """Who got no answer tidies up what it had written for the entry."""
+    land = Writer._land
+
+    def tidy(self: Writer, body: Append, load: Any, number: Any) -> Any:
+        try:
+            return land(self, body, load, number)
+        except OffsetLogError:
+            for part in body.parts:
+                if part.segment is not None:
+                    name = names.segment_name(self.chain.folder, part.partition, part.segment)
+                    with suppress(OffsetLogError):
+                        self.chain.store.delete([str(name)])
+            raise
+
+    return [(Writer, "_land", tidy)]
+
+
+# --- maintenance ---------------------------------------------------------------------------
+
+
+def _the_horizon_ignored() -> list[Patch]:
+    def condemned(segments: Any, horizon: int, live: Any) -> Any:
+        return (name for born, uid, name in segments if uid not in live)
+
+    return [(retention, "condemned", condemned)]
+
+
+def _rows_taken_out_before_they_moved() -> list[Patch]:
+    def stub(self: Maintenance, now_ms: int) -> int:
+        return sum(self._stub_one(number) for number in range(self._chain.state.tip))
+
+    return [(Maintenance, "_stub", stub)]
+
+
+def _a_list_from_a_state_before_its_collect() -> list[Patch]:
+    delete = Maintenance._delete
+
+    def collect(self: Maintenance, now_ms: int) -> None:
+        state = self._chain.state
+        horizon = self._horizon(now_ms, state)
+        self._before = state._replace(horizon=horizon, collected_at=state.tip)  # type: ignore[attr-defined]
+        if horizon > state.horizon:
+            self._handle.decide(Collect(horizon))
+
+    def early(self: Maintenance) -> tuple[int, int]:
+        chain = self._chain
+
+        class Old:
+            state = self._before  # type: ignore[attr-defined]
+
+        self._chain = Old()  # type: ignore[assignment]
+        try:
+            return delete(self)
+        finally:
+            self._chain = chain
+
+    return [(Maintenance, "_collect", collect), (Maintenance, "_delete", early)]
+
+
+def _stubs_by_a_lost_answer() -> list[Patch]:
+    """The rows go as soon as the replace was put, whatever the fold said of it."""
+
+    def delete(self: Maintenance) -> tuple[int, int]:
+        return 0, 0
+
+    def consolidate(self: Maintenance) -> tuple[int, int]:
+        state = self._chain.state
+        done = consolidate_(self)
+        for partition in range(state.partitions):
+            for extent in state.parts[partition].tail:
+                if extent.inline and done[0]:
+                    self._stub_one(extent.entry)
+        return done
+
+    consolidate_ = Maintenance._consolidate
+    return [(Maintenance, "_consolidate", consolidate), (Maintenance, "_delete", delete)]
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _inline_rows_believed_unseen() -> list[Patch]:
+    def open_entry(self: Reader, extent: Any) -> Any:
+        return self.chain.read_entry(extent.entry)
+
+    return [(Reader, "_open_entry", open_entry)]
+
+
+def _a_stub_taken_for_an_empty_result() -> list[Patch]:
+    """Rows that were taken out mean that there are none, not that the plan is old."""
+    inline_batch = Reader._inline_batch
+
+    def empty(self: Reader, piece: Any, stored: Any, columns: Any) -> Any:
+        if not stored.stub:
+            return inline_batch(self, piece, stored, columns)
+        nothing = complete(pa.schema([OFFSET]).empty_table(), columns)
+        return FetchedBatch(piece.extent.partition, piece.start, piece.end, 0, nothing)
+
+    [unseen] = _inline_rows_believed_unseen()
+    return [unseen, (Reader, "_inline_batch", empty)]
+
+
+def _write_ids_not_compared() -> list[Patch]:
+    open_entry = Reader._open_entry
+
+    def trusting(self: Reader, extent: Any) -> Any:
+        stored = self.chain.read_entry(extent.entry)
+        if stored is None or stored.stub:
+            return open_entry(self, extent)
+        return stored
+
+    return [(Reader, "_open_entry", trusting)]
+
+
+def _a_hole_is_the_end() -> list[Patch]:
+    """A window of names whose first is missing is passed over to the next one seen."""
+
+    def fold_window(self: Chain, width: int) -> int:
+        tip = self.state.tip
+        folded = 0
+        for number in range(tip, tip + width):
+            stored = self._get(number)
+            if stored is not None:
+                self.state = self.state._replace(tip=number)
+                self._fold_one(number, stored)
+                folded += 1
+        return folded
+
+    return [(Chain, "_fold_window", fold_window)]
+
+
+def _entries_deleted() -> list[Patch]:
+    """Collection frees the names of entries whose rows have moved."""
+
+    def stub_one(self: Maintenance, number: int) -> int:
+        self._store.delete([str(names.EntryName(self._folder, number))])
+        return 1
+
+    return [(Maintenance, "_stub_one", stub_one)]
+
+
+MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
+    "duplicates count": _appends_without(VoidReason.DUPLICATE),
+    "forgotten senders count": _appends_without(VoidReason.FORGOTTEN),
+    "appends to a deleted topic count": _appends_without(VoidReason.DELETED),
+    "appends to missing partitions count": _appends_without(VoidReason.NO_PARTITION),
+    "appends to condemned segments count": _appends_without(VoidReason.CONDEMNED),
+    "replaces with condemned segments count": _replaces_without(VoidReason.CONDEMNED),
+    "stale replaces count": _replaces_without(VoidReason.STALE),
+    "replaces of a deleted topic count": _replaces_without(VoidReason.DELETED, VoidReason.STALE),
+    "a replace from before the memory counts": _replaces_forget_silently,
+    "an old delete hits a new topic": _lifecycle_without_sees,
+    "acknowledged before the fold": _acknowledge_before_the_fold,
+    "no answer taken for a conflict": _no_answer_taken_for_a_conflict,
+    "two undecided entries of one app": _two_undecided_entries_of_one_app,
+    "the digest rule on a micro-batch": _the_digest_rule_on_a_micro_batch,
+    "any rows under a caller's key": _any_rows_under_a_callers_key,
+    "an abort deletes its segments": _an_abort_deletes_its_segments,
+    "a retry with a fresh number": _a_retry_with_a_fresh_number,
+    "a refusal denies a hidden landing": _a_refusal_denies_a_hidden_landing,
+    "a forgotten sender looks nowhere": _a_forgotten_sender_looks_nowhere,
+    "born anew at each retry": _born_anew_at_each_retry,
+    "the horizon ignored": _the_horizon_ignored,
+    "rows taken out before they moved": _rows_taken_out_before_they_moved,
+    "rows taken out whatever the fold said": _stubs_by_a_lost_answer,
+    "a list from a state before its collect": _a_list_from_a_state_before_its_collect,
+    "an old plan read without comparing ids": _inline_rows_believed_unseen,
+    "a stub taken for an empty result": _a_stub_taken_for_an_empty_result,
+    "holes passed over": _a_hole_is_the_end,
+    "names of entries freed": _entries_deleted,
+}
+NOT_IN_A_HISTORY: dict[str, Callable[[], list[Patch]]] = {
+    # A retry of one life fails for sure after an open fate: found once in some two hundred
+    # histories. See tests/engine/append/test_open_fates.py.
+    "a failed retry denies the first try": _a_failed_retry_denies_the_first_try,
+    # A thread adopts a newer stored state while an entry of its process has landed and is not
+    # folded yet: too rare for some hundred histories. See tests/engine/append/test_open_fates.py.
+    "a leap passes own entries": _a_leap_passes_own_entries,
+    # A name is used once, so another entry is met only where a topic was purged, which no
+    # history does. See tests/engine/topic/test_missing_leaves.py.
+    "write ids not compared": _write_ids_not_compared,
+}

@@ -1,0 +1,91 @@
+"""Actors that read: tails, ranges, times, and plans that have grown old."""
+
+from __future__ import annotations
+
+from offsetlog.core.topic.state import TopicState
+from tests.simulation.oracle import Row, rows_of
+from tests.simulation.scene import Actor
+from tests.simulation.world import Violation
+
+
+def reader(actor: Actor) -> None:
+    positions: dict[int, int] = {}
+    actor.await_topic()
+    for _ in actor.turns(24):
+        if actor.rng.random() < 0.4 and actor.handle.chain.state.alive:
+            # Plans from what it knew some time ago.
+            actor.world.sleep(actor.process, actor.rng.uniform(0, 4))
+            state: TopicState | None = actor.handle.chain.state
+        else:
+            state = actor.look()
+        if state is None or not state.partitions:
+            continue
+        partition = actor.rng.randrange(state.partitions)
+        start, end = state.start(partition), state.end(partition)
+        how = actor.rng.choice(("tail", "range", "time", "stale"))
+        if how == "tail":
+            at = max(positions.get(partition, start), start)
+            if at <= end and _read(actor, partition, at, end):
+                positions[partition] = end
+        elif how == "range" and start < end:
+            low = actor.rng.randrange(start, end)
+            _read(actor, partition, low, actor.rng.randrange(low, end) + 1)
+        elif how == "time":
+            _lookup(actor, partition)
+        elif how == "stale":
+            _stale_extents(actor, state, partition)
+
+
+def _read(actor: Actor, partition: int, start: int, end: int) -> bool:
+    def read() -> list[tuple[int, Row]]:
+        out: list[tuple[int, Row]] = []
+        for batch in actor.handle.reader.read(partition, start, end):
+            out += zip(batch.table.column("offset").to_pylist(), rows_of(batch.table), strict=True)
+        return out
+
+    got = actor.do(f"reads {partition}: {start} to {end}", read)
+    if got is None:
+        return False
+    actor.oracle.read(partition, start, end, got)
+    return True
+
+
+def _lookup(actor: Actor, partition: int) -> None:
+    time = actor.world.now_ms - actor.rng.randrange(0, 5000)
+    oracle = actor.oracle
+    before = actor.handle.chain.state
+    got = actor.do(
+        f"looks up {time} in {partition}",
+        lambda: (actor.handle.reader.offset_for_time(partition, time),),
+    )
+    if got is None:
+        return
+    after = actor.handle.chain.state
+
+    def true(start: int, end: int) -> tuple[int, int] | None:
+        found = enumerate(oracle.rows[partition][start:end], start)
+        return next(((o, row.timestamp) for o, row in found if row.timestamp >= time), None)
+
+    if partition >= len(oracle.rows):
+        allowed: list[tuple[int, int] | None] = [None]
+    else:
+        allowed = [
+            true(low.start(partition), high.end(partition))
+            for low in (before, after)
+            for high in (before, after)
+        ]
+    if got[0] not in allowed:
+        raise Violation(f"{actor.name}: time {time} in {partition} is {got[0]}, not {allowed}")
+
+
+def _stale_extents(actor: Actor, state: TopicState, partition: int) -> None:
+    """The extents of a state are those of the fold at its tip, whatever happened since."""
+    start, end = state.start(partition), state.end(partition)
+    actor.world.sleep(actor.process, actor.rng.choice((0.0, 0.5)))
+    got = actor.do(
+        f"lists the extents of {partition} at {state.tip}",
+        lambda: list(actor.handle.reader.extents(state, partition, start, end)),
+    )
+    true = [e for e in actor.oracle.states[state.tip].parts[partition].tail if e.end > start]
+    if got is not None and got != true:
+        raise Violation(f"{actor.name}: the extents of {partition} at {state.tip} differ")

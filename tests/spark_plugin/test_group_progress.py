@@ -1,0 +1,142 @@
+"""A query's progress is its group's: what is committed, when, and what never is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark_plugin.live import Live, fill, lags, opened, places, until
+
+NOW = {"availableNow": True}
+GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "log"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Any]:
+    with opened(tmp_path) as log:
+        log.create_topic("orders", partitions=2)
+        yield log
+
+
+def test_available_now_ends_with_lag_0(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
+    fill(log, "orders", {0: 20, 1: 7})
+    with Live(spark, root, tmp_path / "c", NOW, maxOffsetsPerTrigger=10, **GROUP) as live:
+        live.finished()
+    assert len(live.rows) == 27
+    assert lags(log) == {("orders", 0): 0, ("orders", 1): 0}
+    assert "g" in log.groups()
+    fill(log, "orders", {0: 3})
+    assert lags(log)["orders", 0] == 3
+    with Live(spark, root, tmp_path / "c", NOW, **GROUP) as live:
+        live.finished()
+    assert lags(log)["orders", 0] == 0
+    # Another query goes on from where the group stands.
+    fill(log, "orders", {1: 2})
+    given = {**GROUP, "startingOffsets": "group"}
+    with Live(spark, root, tmp_path / "d", NOW, **given) as live:
+        live.finished()
+    assert places(live.rows) == {("orders", 1): [7, 8]}
+
+
+def test_a_running_query_commits_its_last_batch_too(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    with Live(spark, root, tmp_path / "c", **GROUP) as live:
+        live.ready()
+        for count in (3, 4):
+            fill(log, "orders", {0: count})
+            until(lambda: lags(log).get(("orders", 0)) == 0)
+    assert len(live.rows) == 7
+
+
+def test_a_query_that_was_stopped_owns_its_group_no_more(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    fill(log, "orders", {0: 3})
+    with Live(spark, root, tmp_path / "c", **GROUP) as live:
+        live.ready()
+        until(lambda: lags(log).get(("orders", 0)) == 0)
+        [member] = log.group("g").describe().members
+        assert member.client.startswith("spark-")
+        live.query.stop()
+        until(lambda: not log.group("g").describe().members)
+    assert log.group("g").describe().state == "Empty"
+    assert lags(log)["orders", 0] == 0
+
+
+def test_a_query_that_fails_commits_only_what_was_processed(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    fill(log, "orders", {0: 10})
+    with Live(spark, root, tmp_path / "c", maxOffsetsPerTrigger=4, **GROUP) as live:
+        live.fail_at = 1
+        assert "batch 1 fails on purpose" in live.error()
+    assert lags(log)["orders", 0] == 6
+    with Live(spark, root, tmp_path / "c", NOW, maxOffsetsPerTrigger=4, **GROUP) as again:
+        again.finished()
+    assert [row.offset for row in again.batches[1]] == [4, 5, 6, 7]
+    assert lags(log)["orders", 0] == 0
+
+
+def test_what_trigger_once_and_a_stop_leave_uncommitted_is_committed_at_the_next_start(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    """Spark asks a source nothing after the only batch of ``once``, nor after a stop."""
+    fill(log, "orders", {0: 5})
+    with Live(spark, root, tmp_path / "c", {"once": True}, **GROUP) as live:
+        live.finished()
+    assert len(live.rows) == 5
+    assert lags(log).get(("orders", 0), 5) == 5
+    with Live(spark, root, tmp_path / "c", {"once": True}, **GROUP) as live:
+        live.finished()
+    assert live.rows == []
+    assert lags(log)["orders", 0] == 0
+
+
+def test_the_newer_query_wins_and_the_older_is_told_by_name(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    fill(log, "orders", {0: 5})
+    with Live(spark, root, tmp_path / "a", **GROUP) as older:
+        older.wait_for(5)
+        named = {**GROUP, "kafka.client.id": "nightly"}
+        with Live(spark, root, tmp_path / "b", **named) as newer:
+            newer.wait_for(5)
+            told = older.error()
+            fill(log, "orders", {1: 2})
+            newer.wait_for(7)
+            until(lambda: lags(log) == {("orders", 0): 0, ("orders", 1): 0})
+    assert "no longer owns the group 'g'" in told and "nightly" in told
+    assert "group.id of its own" in told
+    assert "\tat " not in told
+
+
+def test_without_a_group_there_is_no_table(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    fill(log, "orders", {0: 5})
+    given = {name: value for name, value in GROUP.items() if name != "group.id"}
+    with Live(spark, root, tmp_path / "c", NOW, **given) as live:
+        live.finished()
+    assert len(live.rows) == 5
+    assert not (root / "__consumer_offsets").exists()
+
+
+def test_an_offsets_table_elsewhere(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
+    import offsetlog
+
+    fill(log, "orders", {0: 5})
+    table = tmp_path / "positions"
+    with Live(spark, root, None, NOW, **GROUP, **{"offsets.table": table}) as live:
+        live.finished()
+    assert not (root / "__consumer_offsets").exists()
+    with offsetlog.open(str(root), offsets_table=str(table)) as other:
+        assert lags(other) == {("orders", 0): 0, ("orders", 1): 0}

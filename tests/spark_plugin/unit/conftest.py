@@ -1,0 +1,81 @@
+"""Logs, and queries without Spark, for the tests here."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from offsetlog.client.log import Log
+from offsetlog.engine.append import distributed_append as staged
+from pyspark_offsetlog.runtime import open_logs as logs
+from pyspark_offsetlog.sink import commit as sink_commit
+from pyspark_offsetlog.sink import task as sink_task
+from pyspark_offsetlog.source import visibility as sight
+from tests.engine.scripted import ScriptedStore, quick_env
+from tests.spark_plugin.unit.engine import Checkpoint, Engine, fresh_root
+from tests.spark_plugin.unit.sink_tools import ROWS, FakeContext, roots
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not in sight is not waited for."""
+    monkeypatch.setattr(sight, "LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(staged, "LOOK_SECONDS", 0.001)
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where a query's log lies: in memory, if the test does not ask for a disk too."""
+    on_disk = getattr(request, "param", "memory") == "local"
+    return str(tmp_path / "log") if on_disk else fresh_root()
+
+
+@pytest.fixture
+def running() -> Iterator[Callable[..., Engine]]:
+    """Queries that are stopped at the end, so that none of their threads goes on."""
+    made: list[Engine] = []
+
+    def make(root: str, checkpoint: Checkpoint | None = None, **given: Any) -> Engine:
+        made.append(Engine(root, checkpoint, **given))
+        return made[-1]
+
+    yield make
+    for query in made:
+        query.stop()
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """A log on a store whose answers can be scripted, which all parts of the sink open."""
+    log = Log(ScriptedStore(f"sink-{next(roots)}"), quick_env())
+    for module in (logs, sink_commit, sink_task):
+        monkeypatch.setattr(module, "open_log", lambda place: log)
+    monkeypatch.setattr("pyspark_offsetlog.sink.plan.open_log", lambda place: log)
+    log.create_topic("t", partitions=4, config={"retention.ms": -1})
+    return log
+
+
+@pytest.fixture
+def task(monkeypatch):
+    """Runs one task of a writer, which comes and whose message goes as Spark carries them."""
+
+    def run(made, values, task=0, query="q", batch=0, topic="t", keys=None, partition=None):
+        context = FakeContext(task, query, batch)
+        monkeypatch.setattr(sink_task.TaskContext, "get", lambda: context)
+        count = len(values)
+        columns = [
+            pa.array(keys or [None] * count, pa.binary()),
+            pa.array(values, pa.string()),
+            pa.array([topic] * count if isinstance(topic, str) else topic, pa.string()),
+            pa.array([partition] * count, pa.int32()),
+        ]
+        batches = [pa.RecordBatch.from_arrays(columns, names=ROWS.names)] if count else []
+        shipped = pickle.loads(pickle.dumps(made))
+        return pickle.loads(pickle.dumps(shipped.write(iter(batches))))
+
+    return run
