@@ -190,3 +190,15 @@ def parse_config(stored: Mapping[str, str]) -> TopicConfig:
         if field is not None:
             values[field] = int(text) if key in _INTEGERS else text
     return TopicConfig(**values)  # type: ignore[arg-type]
+
+
+def as_partition(given: object) -> TopicPartition:
+    """A ``(topic, partition)`` pair as a user gives it."""
+    if (
+        isinstance(given, tuple)
+        and len(given) == 2
+        and isinstance(given[0], str)
+        and type(given[1]) is int
+    ):
+        return TopicPartition(given[0], given[1])
+    raise InvalidRequestError(f"{given!r} is not a partition.", 'Name it as ("orders", 0).')

@@ -5,7 +5,7 @@ Invariants:
 1. The filesystem is judged by racing real processes on it, not by its name.
 2. All of it happens in a scratch folder of its own under the root, which is removed; no topic
    is needed, and none is touched.
-3. Java and Spark are for information: a log needs neither (see ``doctor_spark``).
+3. Java and Spark are for information: a log needs neither (see ``offsetlog.environment``).
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable
-from importlib import metadata
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.doctor_spark import SparkCheck, spark_checks
 from offsetlog.cli.failures import FAILED, say
 from offsetlog.cli.output import print_json, print_table, progress
 from offsetlog.cli.params import Whole
 from offsetlog.cli.session import CliSession, RootAddress, pass_session
-from offsetlog.environment import MISSING, java
+from offsetlog.environment import MISSING, SparkCheck, java, spark_checks, version_of
 
 if TYPE_CHECKING:
     from offsetlog.testing.report import Report
@@ -172,13 +170,6 @@ def _show(report: Report, fit: bool, rounds: int) -> None:
 
 def machine() -> list[DoctorFact]:
     facts = [DoctorFact("python", platform.python_version(), "everything")]
-    facts += [DoctorFact(name, _version(name), "everything") for name in NEEDED]
-    facts += [DoctorFact(name, _version(name), use) for name, use in USED_FOR.items()]
+    facts += [DoctorFact(name, version_of(name) or MISSING, "everything") for name in NEEDED]
+    facts += [DoctorFact(name, version_of(name) or MISSING, use) for name, use in USED_FOR.items()]
     return [*facts, DoctorFact("java", java(), "Spark (17 or newer)")]
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return MISSING

@@ -24,7 +24,6 @@ import pyarrow as pa
 from offsetlog.client.consumer_settings import check_policy, check_whole, group_settings
 from offsetlog.client.seeking import Seeking
 from offsetlog.client.to_records import to_records
-from offsetlog.client.topic import as_partition
 from offsetlog.core.topic.plan import check_partition
 from offsetlog.engine.group.committer import WorkerHost
 from offsetlog.engine.group.group_member import Callbacks, Rebalanced, Worker
@@ -36,7 +35,7 @@ from offsetlog.errors import (
     OffsetOutOfRangeError,
 )
 from offsetlog.storage import forks
-from offsetlog.values import Record, TopicPartition
+from offsetlog.values import Record, TopicPartition, as_partition
 
 LOCAL_PAUSE = 0.002
 REMOTE_PAUSE = 0.1

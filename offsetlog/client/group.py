@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from offsetlog.client.notebook_html import GroupInfo, LagTable, MemberInfo, ResetPlan
-from offsetlog.client.topic import offset_for_time
 from offsetlog.core.group.decide import Refused, decide
 from offsetlog.core.group.facts import OffsetAndMetadata, Partition, TopicView
 from offsetlog.core.group.lag import group_lag, reading_from, total
@@ -169,7 +168,7 @@ class Group:
         if time_ms is not None:
             for name, number in targets:
                 handle = self._host.topic_handle(name)
-                found[name, number] = offset_for_time(handle, number, time_ms)
+                found[name, number] = handle.offset_for_time(number, time_ms)
         views = {} if group.alive else self._views(spans)
         request = ResetRequest(self.name, scenario, targets, spans, found, True, views)
         if dry_run:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from offsetlog.client.topic import as_partition, offset_for_time
 from offsetlog.core.topic.plan import check_partition
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.group.committer import WorkerHost
 from offsetlog.engine.topic.cursor import Cursor
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError
-from offsetlog.values import TopicPartition
+from offsetlog.values import TopicPartition, as_partition
 
 
 class Seeking:
@@ -60,7 +59,7 @@ class Seeking:
     def seek_to_time(self, time_ms: int, *partitions: tuple[str, int]) -> None:
         """Let the next poll begin at the first record at or after a time; at the end if none."""
         for tp, state in self._looked(self._these(partitions)).items():
-            found = offset_for_time(self._handle(tp.topic), tp.partition, time_ms)
+            found = self._handle(tp.topic).offset_for_time(tp.partition, time_ms)
             self._cursor.move(tp, state.end(tp.partition) if found is None else found)
 
     def position(self, partition: tuple[str, int]) -> int:
@@ -81,7 +80,7 @@ class Seeking:
         """The first offset at or after a time for each partition; None where there is none."""
         wanted = {as_partition(given): time_ms for given, time_ms in times.items()}
         return {
-            tp: offset_for_time(self._handle(tp.topic), tp.partition, wanted[tp])
+            tp: self._handle(tp.topic).offset_for_time(tp.partition, wanted[tp])
             for tp in self._looked(wanted)
         }
 

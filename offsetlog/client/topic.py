@@ -16,8 +16,7 @@ from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle as admin
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError
-from offsetlog.values import CONFIG_KEYS, TopicPartition, parse_config
+from offsetlog.values import CONFIG_KEYS, parse_config
 
 
 class PartitionInfo(NamedTuple):
@@ -101,7 +100,7 @@ class Topic:
     def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]:
         """The first offset at or after a time (milliseconds) for each partition; None: none."""
         self._handle.state()
-        return {p: offset_for_time(self._handle, p, time) for p, time in times.items()}
+        return {p: self._handle.offset_for_time(p, time) for p, time in times.items()}
 
     def describe(self) -> TopicInfo:
         state = self._handle.state()
@@ -183,22 +182,3 @@ def info(handle: OpenTopic, state: TopicState) -> TopicInfo:
         {key: str(getattr(settings, field)) for key, field in CONFIG_KEYS.items()},
         state.tip,
     )
-
-
-def offset_for_time(handle: OpenTopic, partition: int, time_ms: int) -> int | None:
-    if isinstance(time_ms, bool) or not isinstance(time_ms, int):
-        raise InvalidRequestError(f"{time_ms!r} is not a time.", "It is whole milliseconds.")
-    found = handle.reader.offset_for_time(partition, time_ms)
-    return None if found is None else found[0]
-
-
-def as_partition(given: object) -> TopicPartition:
-    """A ``(topic, partition)`` pair as a user gives it."""
-    if (
-        isinstance(given, tuple)
-        and len(given) == 2
-        and isinstance(given[0], str)
-        and type(given[1]) is int
-    ):
-        return TopicPartition(given[0], given[1])
-    raise InvalidRequestError(f"{given!r} is not a partition.", 'Name it as ("orders", 0).')

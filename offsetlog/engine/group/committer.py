@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
-from offsetlog.client.topic import as_partition
 from offsetlog.core.group.decide import Accepted
 from offsetlog.core.group.facts import OffsetAndMetadata, Partition, check_position
 from offsetlog.core.group.membership import resets_since
@@ -38,7 +37,7 @@ from offsetlog.errors import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from offsetlog.values import TopicPartition
+from offsetlog.values import TopicPartition, as_partition
 
 Said = dict[Partition, OffsetAndMetadata]
 

@@ -22,7 +22,7 @@ from offsetlog.engine.env import Env
 from offsetlog.engine.topic.chain import Chain, LandedEntry
 from offsetlog.engine.topic.reader import Reader
 from offsetlog.engine.topic.stored_state import StoredState
-from offsetlog.errors import CorruptLogError, OffsetLogError, UnknownTopicError
+from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, UnknownTopicError
 from offsetlog.format import entries as entry_format
 from offsetlog.format.names import ROOT_FILE, topic_folder
 from offsetlog.storage import forks
@@ -65,6 +65,13 @@ class OpenTopic:
         if not state.alive or state.topic != self.name:
             raise unknown_topic(self.name, state, self.chain.store)
         return state
+
+    def offset_for_time(self, partition: int, time_ms: int) -> int | None:
+        """The first offset whose record is at or after a time; None when there is none."""
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+            raise InvalidRequestError(f"{time_ms!r} is not a time.", "It is whole milliseconds.")
+        place = self.reader.offset_for_time(partition, time_ms)
+        return None if place is None else place[0]
 
     def raw_state(self) -> TopicState:
         """The state whether or not the topic exists."""

@@ -17,8 +17,7 @@ from typing import Any
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from offsetlog.cli.doctor_spark import ask, spark_checks
-from offsetlog.environment import java
+from offsetlog.environment import ask, java, spark_checks
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.runtime.log4j_traces import shorten
 

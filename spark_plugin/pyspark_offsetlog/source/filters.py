@@ -23,7 +23,6 @@ from pyspark.sql.datasource import (
 )
 
 from offsetlog.client.log import Log
-from offsetlog.client.topic import offset_for_time
 from offsetlog.values import MAX_OFFSET
 from pyspark_offsetlog.source.offsets import OffsetRange
 
@@ -49,7 +48,7 @@ class Narrowed(NamedTuple):
                 continue
             start, end = max(r.start, self.low), min(r.end, self.high)
             if start < end and self.since is not None:
-                first = offset_for_time(log.topic_handle(r.topic), r.partition, self.since)
+                first = log.topic_handle(r.topic).offset_for_time(r.partition, self.since)
                 start = end if first is None else max(start, first)
             if start < end:
                 out.append(r._replace(start=start, end=end))

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from offsetlog.client.log import Log
-from offsetlog.client.topic import offset_for_time
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import starting_offset
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError
@@ -144,7 +143,7 @@ def _by_time(
     out: Positions = {}
     for tp, span in spans.items():
         time = edge.each[tp.topic][tp.partition] if edge.kind == "times" else at
-        found = offset_for_time(log.topic_handle(tp.topic), tp.partition, time)
+        found = log.topic_handle(tp.topic).offset_for_time(tp.partition, time)
         if found is None and _needs_match(options, edge):
             raise InvalidRequestError(
                 f"{edge.option}: {tp.topic}-{tp.partition} has no record at or after {time}.",

@@ -173,15 +173,16 @@ def test_a_task_does_not_wait_for_pandas(log):
     program = """
 import sys
 import offsetlog
-from pyspark_offsetlog import datasource, rows, stream
-from pyspark_offsetlog.source.offsets import Range
-from pyspark_offsetlog.options.check import Place
+from pyspark_offsetlog import datasource
+from pyspark_offsetlog.source import read_tasks, stream
+from pyspark_offsetlog.source.offsets import OffsetRange
+from pyspark_offsetlog.options.check import LogAddress
 from pyspark_offsetlog.schema import source_schema
 
 with offsetlog.open(sys.argv[1]) as log:
-    work = rows.plan_work(log, [Range("orders", 0, 0, 3)])
-    [task] = rows.tasks_of(Place(log.url), work)
-    found = sum(batch.num_rows for batch in rows.read(task, rows.target_of(source_schema(True))))
+    work = read_tasks.plan_work(log, [OffsetRange("orders", 0, 0, 3)])
+    [task] = read_tasks.tasks_of(LogAddress(log.url), work)
+    found = sum(batch.num_rows for batch in read_tasks.read(task, read_tasks.target_of(source_schema(True))))
     print(found, "pandas" in sys.modules)
 """
     command = [sys.executable, "-c", program, log.url]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from offsetlog.cli import doctor_spark
-from offsetlog.cli.doctor_spark import spark_checks
+from offsetlog import environment
+from offsetlog.environment import spark_checks
 from tests.cli.shell import offsetlog
 
 SOURCE = 'format("offsetlog")'
@@ -56,7 +56,7 @@ def test_java(java, told):
 
 def test_the_version_of_pyspark(monkeypatch):
     versions = {"pyspark": "3.5.1", "delta-spark": "4.4.0"}
-    monkeypatch.setattr(doctor_spark, "_version", versions.get)
+    monkeypatch.setattr(environment, "version_of", versions.get)
     assert _wrong() == {
         "pyspark": '3.5.1: the plugin is made for 4.2; pip install "pyspark==4.2.*"'
     }
@@ -88,7 +88,7 @@ def test_a_notebook_server_as_the_drivers_python(monkeypatch, tmp_path):
     ],
 )
 def test_another_python(monkeypatch, tmp_path, says, told):
-    known = doctor_spark.ask(sys.executable)
+    known = environment.ask(sys.executable)
     answer = {k: v for k, v in {**known, **says}.items() if v is not None}
     monkeypatch.setenv(
         "PYSPARK_PYTHON", _python(tmp_path, "other", f"cat <<'E'\n{json.dumps(answer)}\nE")
@@ -98,7 +98,7 @@ def test_another_python(monkeypatch, tmp_path, says, told):
 
 
 def test_a_source_that_is_not_found(monkeypatch, tmp_path):
-    known = doctor_spark.ask(sys.executable)
+    known = environment.ask(sys.executable)
     program = _python(tmp_path, "other", f"echo '{json.dumps({**known, 'found': False})}'")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", program)
     assert "offsetlog.spark.register(spark)" in _wrong()[SOURCE]
