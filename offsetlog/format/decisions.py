@@ -23,7 +23,7 @@ from offsetlog.core.topic.entry import (
     Create,
     Delete,
     Entry,
-    ExpireSenders,
+    Expire,
     Part,
     Replace,
     ReplacedRun,
@@ -43,7 +43,7 @@ _KINDS: dict[type, str] = {
     Replace: "replace",
     Trim: "trim",
     Collect: "collect",
-    ExpireSenders: "expire",
+    Expire: "expire",
 }
 MAX_PARTS = 1_000_000
 
@@ -276,9 +276,9 @@ def _collect(raw: dict[str, Any], what: str) -> Collect:
     return Collect(integer(raw.get("horizon"), f"{what}: horizon"))
 
 
-def _expire(raw: dict[str, Any], what: str) -> ExpireSenders:
+def _expire(raw: dict[str, Any], what: str) -> Expire:
     callers = items(raw.get("callers", []), f"{what}: callers", MAX_PARTS)
-    return ExpireSenders(
+    return Expire(
         integer(raw.get("floor"), f"{what}: floor"),
         tuple(string(app, f"{what}: caller") for app in callers),
     )

@@ -153,8 +153,8 @@ def test_a_warning_is_one_line():
 WARNING = """
 import warnings
 from offsetlog.cli.failures import quiet_warnings
-from offsetlog.cli.session import Session
-quiet_warnings(Session())
+from offsetlog.cli.session import CliSession
+quiet_warnings(CliSession())
 warnings.warn_explicit("ours", UserWarning, "/x/offsetlog/client/consumer.py", 1)
 warnings.warn_explicit("of a library", UserWarning, "/x/aiohttp/client.py", 1)
 warnings.warn_explicit("of a library", DeprecationWarning, "/x/s3fs/core.py", 1)

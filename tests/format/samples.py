@@ -20,7 +20,7 @@ from offsetlog.core.topic.entry import (
     Create,
     Delete,
     Entry,
-    ExpireSenders,
+    Expire,
     Part,
     Replace,
     ReplacedRun,
@@ -130,7 +130,7 @@ def chain() -> list[tuple[str, Entry, pa.Table | None]]:
         ),
         ("trim", Trim(((0, 1), (3, 0))), None),
         ("collect", Collect(5), None),
-        ("expire", ExpireSenders(1, ("nobody",)), None),
+        ("expire", Expire(1, ("nobody",)), None),
         ("delete", Delete(3), None),
     ]
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from offsetlog.core.topic.entry import Create, ExpireSenders
+from offsetlog.core.topic.entry import Create, Expire
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle as admin
 from offsetlog.engine.topic.open_topic import OpenTopic
@@ -78,7 +78,7 @@ def forgetter(actor: Actor) -> None:
 
 
 def _expire(actor: Actor, floor: int) -> None:
-    actor.handle.decide(ExpireSenders(floor))
+    actor.handle.decide(Expire(floor))
 
 
 def administrator(actor: Actor) -> None:

@@ -19,7 +19,7 @@ IVY = ROOT / ".cache" / "ivy"
 def drive(
     program: str, place: Path, *arguments: object, seconds: float = 500, chosen: bool = True
 ) -> dict[str, Any]:
-    """Run a program of ``tests/spark_plugin/programs`` to its end, which comes with the test's own at
+    """Run a program of ``tests/spark_plugin/programs`` to its end, with the test's own at
     the latest; what it reported. Spark's Python is this one, or not chosen."""
     env = {
         **os.environ,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from offsetlog.core.topic.entry import ExpireSenders
+from offsetlog.core.topic.entry import Expire
 from offsetlog.errors import InvalidRequestError, StorageError, UnsafeFilesystemError
 from offsetlog.storage import Committed, Conflict, open_store
 from offsetlog.storage.counting import CountingStore
@@ -351,7 +351,7 @@ def test_a_log_of_a_single_writer_outlives_a_kill(
         with contextlib.suppress(Killed):
             log.maintain("t", grace_ms=0)
         with contextlib.suppress(Killed):
-            handle.decide(ExpireSenders(0))
+            handle.decide(Expire(0))
         dying("")
     with offsetlog.open(url, single_writer=True) as log:
         assert log.topic("t").end_offsets() == {0: 12}

@@ -117,13 +117,13 @@ class Collect(NamedTuple):
     horizon: int
 
 
-class ExpireSenders(NamedTuple):
+class Expire(NamedTuple):
     floor: int
     callers: tuple[str, ...] = ()
     """Callers' keys to be forgotten: only ever by an explicit command."""
 
 
-Body = Create | Configure | Delete | Append | Replace | Trim | Collect | ExpireSenders
+Body = Create | Configure | Delete | Append | Replace | Trim | Collect | Expire
 
 
 class Entry(NamedTuple):

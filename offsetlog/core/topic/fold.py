@@ -25,7 +25,7 @@ from offsetlog.core.topic.entry import (
     Create,
     Delete,
     Entry,
-    ExpireSenders,
+    Expire,
     Placed,
     Replace,
     Trim,
@@ -257,7 +257,7 @@ def _create(state: TopicState, number: int, body: Create) -> TopicState:
     )
 
 
-def _expire(state: TopicState, number: int, body: ExpireSenders) -> TopicState:
+def _expire(state: TopicState, number: int, body: Expire) -> TopicState:
     floor = max(state.floor, min(body.floor, number))
     own: SenderTable = state.own
     callers: SenderTable = state.callers

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from offsetlog.core import strict_json
 from offsetlog.core.topic import plan as fetch
-from offsetlog.core.topic.entry import Configure, Create, Delete, ExpireSenders, Trim, Void
+from offsetlog.core.topic.entry import Configure, Create, Delete, Expire, Trim, Void
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.purge import check_free
@@ -145,7 +145,7 @@ def forget(handle: OpenTopic, app_ids: tuple[str, ...]) -> None:
     unknown = [app for app in app_ids if state.callers.get(app) is None]
     if unknown:
         raise InvalidRequestError(f"Topic {handle.name!r} knows no app_id {unknown[0]!r}.")
-    handle.decide(ExpireSenders(state.floor, app_ids))
+    handle.decide(Expire(state.floor, app_ids))
 
 
 def _contended(name: str) -> StorageError:

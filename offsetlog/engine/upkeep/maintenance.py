@@ -27,7 +27,7 @@ from offsetlog.core.topic import retention
 from offsetlog.core.topic.entry import (
     Append,
     Collect,
-    ExpireSenders,
+    Expire,
     Replace,
     ReplacedRun,
     ReplacementPiece,
@@ -231,7 +231,7 @@ class Maintenance:
         if len(known) - len(silent) > SENDERS_KEPT:
             floor = max(floor, known[-SENDERS_KEPT][0])
         if floor > state.floor and silent or len(known) > SENDERS_KEPT:
-            self._handle.decide(ExpireSenders(min(floor, state.tip)))
+            self._handle.decide(Expire(min(floor, state.tip)))
 
     # --- collection ------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from offsetlog.core.topic.entry import (
     Create,
     Delete,
     Entry,
-    ExpireSenders,
+    Expire,
     Part,
     Replace,
     ReplacedRun,
@@ -81,7 +81,7 @@ def body(rng: Random, state: TopicState) -> Body:
         return Collect(rng.randint(0, tip + 3))
     if kind == 14:
         callers = tuple(rng.choices("abc", k=rng.choice((0, 0, 1))))
-        return ExpireSenders(rng.randint(0, tip + 3), callers)
+        return Expire(rng.randint(0, tip + 3), callers)
     if kind == 15:
         return Trim(
             tuple(

@@ -16,7 +16,7 @@ from offsetlog.core.topic.entry import (
     Create,
     Delete,
     Entry,
-    ExpireSenders,
+    Expire,
     Part,
     Replace,
     ReplacedRun,
@@ -109,7 +109,7 @@ def test_a_number_of_a_caller_counts_once_unless_it_was_forgotten_by_command(ent
         if isinstance(verdict, Counted) and isinstance(body, Append) and not body.own:
             assert body.seq > counted.get(body.app, -1)
             counted[body.app] = body.seq
-        if isinstance(verdict, Counted) and isinstance(body, ExpireSenders):
+        if isinstance(verdict, Counted) and isinstance(body, Expire):
             for app in body.callers:
                 counted.pop(app, None)
 
@@ -118,12 +118,12 @@ def test_a_number_of_a_caller_counts_once_unless_it_was_forgotten_by_command(ent
 def test_an_entry_that_lands_twice_changes_nothing_the_second_time(entries):
     """But for what only raises, which is raised already."""
     for n, entry in enumerate(entries):
-        if isinstance(entry.body, ExpireSenders) and entry.body.callers:
+        if isinstance(entry.body, Expire) and entry.body.callers:
             continue
         once = fold(EMPTY_STATE, entries[: n + 1])
         twice, _ = step(once, entry)
         same = twice._replace(tip=once.tip, hash=once.hash, collected_at=once.collected_at)
-        raised = isinstance(entry.body, Collect | ExpireSenders)
+        raised = isinstance(entry.body, Collect | Expire)
         if raised:
             same = same._replace(horizon=once.horizon, floor=once.floor, own=once.own)
         if isinstance(entry.body, Replace) and not entry.body.runs:
@@ -183,7 +183,7 @@ def test_forgotten():
     story = Story()
     story.land(append(seq=1))
     story.land(Collect(0))
-    story.land(ExpireSenders(3))
+    story.land(Expire(3))
     assert story.state.own.get("a") is None
     assert story.reason(append(seq=2, born=2)) == VoidReason.FORGOTTEN
     assert story.reason(append(seq=2, born=2, own=False)) is None, "callers are never forgotten"
@@ -193,7 +193,7 @@ def test_forgotten():
 def test_a_sender_that_is_known_is_not_forgotten_however_old_its_birth():
     story = Story()
     story.land(append(seq=1))
-    story.land(ExpireSenders(1))
+    story.land(Expire(1))
     assert story.reason(append(seq=2, born=0)) is None
 
 
@@ -202,17 +202,17 @@ def test_expire_drops_those_whose_last_entry_is_older():
     story.land(append(app="a"))
     story.land(append(app="b"))
     story.land(append(app="c", own=False))
-    story.land(ExpireSenders(2))
+    story.land(Expire(2))
     assert [story.state.own.get(app) is None for app in "ab"] == [True, False]
     assert story.state.callers.get("c") is not None
-    story.land(ExpireSenders(0, ("c",)))
+    story.land(Expire(0, ("c",)))
     assert story.state.callers.get("c") is None
     assert story.state.floor == 2
 
 
 def test_expire_and_collect_are_clamped_to_their_own_number():
     story = Story()
-    story.land(ExpireSenders(100))
+    story.land(Expire(100))
     story.land(Collect(100))
     assert (story.state.floor, story.state.horizon) == (1, 2)
 

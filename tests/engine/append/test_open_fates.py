@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from offsetlog.client.producer import Producer
-from offsetlog.core.topic.entry import Collect, Configure, Create, Delete, ExpireSenders, Trim
+from offsetlog.core.topic.entry import Collect, Configure, Create, Delete, Expire, Trim
 from offsetlog.engine.append.digest import digest_of
 from offsetlog.engine.append.record_batch import RecordBatch, prepare
 from offsetlog.engine.append.writer import Sender
@@ -137,7 +137,7 @@ def test_a_sender_that_was_forgotten_while_its_fate_was_open_finds_its_own_landi
     _, other = topic(root=store._root, create=False)
     for _ in range(3):
         assert other.decide(Trim(((0, 0),))) is None
-    assert other.decide(ExpireSenders(other.chain.state.tip)) is None
+    assert other.decide(Expire(other.chain.state.tip)) is None
     assert other.chain.state.own.get("a") is None
     if leap:
         handle.chain.refresh()
@@ -153,7 +153,7 @@ def test_a_forgotten_sender_that_never_landed_sends_again():
         send(handle, batch(b"x"), 1)
     _, other = topic(root=store._root, create=False)
     other.decide(Trim(((0, 0),)))
-    other.decide(ExpireSenders(other.chain.state.tip))
+    other.decide(Expire(other.chain.state.tip))
     assert send(handle, batch(b"x"), 1).entry == 3
     assert values_of(handle) == [b"x"]
 

@@ -10,7 +10,7 @@ import pytest
 
 import offsetlog
 from offsetlog.client.log import Log
-from offsetlog.core.topic.entry import ExpireSenders
+from offsetlog.core.topic.entry import Expire
 from offsetlog.engine.env import REAL
 from offsetlog.engine.topic.chain import PROVEN_SECONDS
 from offsetlog.engine.topic.open_topic import OpenTopic
@@ -187,7 +187,7 @@ def remote_log(root: Path, clock: Clock) -> tuple[Remote, Log]:
 
 def appended(handle: OpenTopic, count: int) -> None:
     for _ in range(count):
-        handle.decide(ExpireSenders(0))
+        handle.decide(Expire(0))
 
 
 def test_on_a_server_it_is_looked_at_now_and_then(tmp_path):

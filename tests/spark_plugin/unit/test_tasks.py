@@ -182,7 +182,8 @@ from pyspark_offsetlog.schema import source_schema
 with offsetlog.open(sys.argv[1]) as log:
     work = read_tasks.plan_work(log, [OffsetRange("orders", 0, 0, 3)])
     [task] = read_tasks.tasks_of(LogAddress(log.url), work)
-    found = sum(batch.num_rows for batch in read_tasks.read(task, read_tasks.target_of(source_schema(True))))
+    target = read_tasks.target_of(source_schema(True))
+    found = sum(batch.num_rows for batch in read_tasks.read(task, target))
     print(found, "pandas" in sys.modules)
 """
     command = [sys.executable, "-c", program, log.url]
