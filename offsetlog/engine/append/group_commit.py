@@ -267,7 +267,11 @@ class GroupCommit:
                 due = self._due()
             if due:
                 with self._writing:
-                    self._write_next()
+                    # A sender may have written what was due; what lingers is left to linger.
+                    with self._changed:
+                        due = self._due()
+                    if due:
+                        self._write_next()
             # Senders that write by themselves leave this to the thread as well.
             self.handle.stored.publish_if_due()
 

@@ -489,3 +489,18 @@ def test_an_unfit_setting_is_named(log):
     for settings in ({"linger_ms": float("nan")}, {"batch_bytes": 5000.5}):
         with pytest.raises(InvalidRequestError, match=next(iter(settings))):
             log.producer(**settings)
+
+
+def test_what_lingers_is_not_written_with_what_was_due(log):
+    """The thread found one batch due, and its sender wrote that one in the meantime."""
+    log.create_topic("t")
+    writer = log.appender("t")
+    with writer._writing:
+        first = log.producer().send("t", b"one")
+        while writer._due() and writer._thread is None:
+            time.sleep(0.001)
+        time.sleep(0.05)  # It has found the batch due, and waits to write.
+        assert writer._write_next() and first.done()
+        second = log.producer(linger_ms=60_000).send("t", b"two")
+    time.sleep(0.05)
+    assert not second.done() and values(log) == [b"one"]
