@@ -14,6 +14,7 @@ from offsetlog.errors import (
     InvalidRequestError,
     NoOffsetForGroupError,
     OffsetLogError,
+    OffsetLogWarning,
     OffsetOutOfRangeError,
     StorageError,
     TopicExistsError,
@@ -23,20 +24,30 @@ from offsetlog.errors import (
 from offsetlog.values import Record, RecordMetadata, TopicPartition
 
 if TYPE_CHECKING:
+    from offsetlog.client.consumer import Consumer
+    from offsetlog.client.group import Group
     from offsetlog.client.log import Log
+    from offsetlog.client.producer import Producer
+    from offsetlog.client.topic import Topic
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Consumer",
     "CorruptLogError",
     "FencedError",
+    "Group",
     "InvalidRequestError",
+    "Log",
     "NoOffsetForGroupError",
     "OffsetLogError",
+    "OffsetLogWarning",
     "OffsetOutOfRangeError",
+    "Producer",
     "Record",
     "RecordMetadata",
     "StorageError",
+    "Topic",
     "TopicExistsError",
     "TopicPartition",
     "UnknownTopicError",
@@ -44,6 +55,19 @@ __all__ = [
     "__version__",
     "open",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The classes that need Arrow, when somebody names them."""
+    if name not in ("Consumer", "Group", "Log", "Producer", "Topic"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"offsetlog.client.{name.lower()}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def open(  # noqa: A001

@@ -1,4 +1,4 @@
-"""Every failure that a user of offsetlog can meet.
+"""Every failure that a user of offsetlog can meet, and the class of its warnings.
 
 Rules of this module:
 
@@ -88,3 +88,7 @@ class StorageError(OffsetLogError):
     """The filesystem failed or did not answer."""
 
     retryable = True
+
+
+class OffsetLogWarning(UserWarning):
+    """Every warning of this package: the call goes on, but somebody should know."""

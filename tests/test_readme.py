@@ -67,8 +67,22 @@ def test_links_point_to_what_is_there(page: Path, target: str) -> None:
 def test_the_import_is_light() -> None:
     """No Arrow, no filesystem, no Spark until they are needed."""
     heavy = "pyarrow fsspec numpy deltalake pyspark pandas click rich s3fs"
-    code = f"import sys, offsetlog; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    code = (
+        "import sys, offsetlog; names = dir(offsetlog);"
+        f"print([m for m in {heavy.split()!r} if m in sys.modules])"
+    )
     assert run([sys.executable, "-c", code]).strip() == "[]"
+
+
+def test_all_that_is_exported_can_be_imported() -> None:
+    import offsetlog
+
+    assert all(hasattr(offsetlog, name) for name in offsetlog.__all__)
+    assert set(offsetlog.__all__) <= set(dir(offsetlog))
+    for name in ("Log", "Producer", "Consumer", "Topic", "Group", "Record", "RecordMetadata"):
+        assert getattr(offsetlog, name).__name__ == name and name in offsetlog.__all__
+    assert issubclass(offsetlog.OffsetLogWarning, UserWarning)
+    assert not hasattr(offsetlog, "Stream")
 
 
 def test_settings_are_the_ones_that_exist() -> None:

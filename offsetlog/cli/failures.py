@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from offsetlog.errors import InvalidRequestError, OffsetLogError
+from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning
 
 if TYPE_CHECKING:
     from offsetlog.cli.session import CliSession
@@ -71,8 +71,7 @@ def quiet_warnings(session: CliSession) -> None:
     """Show warnings of ours as one line each, and others only to those who debug."""
 
     def show(message: Warning | str, category: type[Warning], filename: str, *rest: object) -> None:
-        ours = issubclass(category, UserWarning) and "offsetlog" in filename
-        if ours or session.debug:
+        if issubclass(category, OffsetLogWarning) or session.debug:
             say(f"warning: {message}")
 
     warnings.simplefilter("default")

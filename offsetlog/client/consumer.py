@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -32,6 +33,7 @@ from offsetlog.errors import (
     InvalidRequestError,
     NoOffsetForGroupError,
     OffsetLogError,
+    OffsetLogWarning,
     OffsetOutOfRangeError,
 )
 from offsetlog.storage import forks
@@ -364,10 +366,9 @@ def _tables(found: list[Rows]) -> dict[TopicPartition, pa.Table]:
 def _warn_moved(
     tp: TopicPartition, position: int, target: int, start: int, end: int, policy: str
 ) -> None:
-    import warnings
-
     warnings.warn(
         f"Position {position} of {tp.topic}-{tp.partition} is not there any more (it holds "
         f"{start} to {end}); auto_offset_reset={policy!r} moved it to {target}.",
+        OffsetLogWarning,
         stacklevel=6,
     )

@@ -52,6 +52,7 @@ from offsetlog.errors import (
     CorruptLogError,
     InvalidRequestError,
     OffsetLogError,
+    OffsetLogWarning,
     StorageError,
     UnknownTopicError,
 )
@@ -273,6 +274,7 @@ class Log:
                 raise wrong  # The storage fails, and not a topic: ask again.
             warnings.warn(
                 f"The topic in {self.url}/{folder} can't be read, and is not listed: {wrong}",
+                OffsetLogWarning,
                 stacklevel=2,
             )
         return TopicList(sorted(infos, key=lambda told: told.name))
@@ -439,7 +441,8 @@ class Log:
                 broken[OFFSETS_FOLDER] = error
         failed = list(broken.items())
         for name, wrong in failed[1:]:
-            warnings.warn(f"{name!r} was not looked after: {wrong}", stacklevel=2)
+            text = f"{name!r} was not looked after: {wrong}"
+            warnings.warn(text, OffsetLogWarning, stacklevel=2)
         if failed:
             raise failed[0][1]
         return done

@@ -60,7 +60,7 @@ from offsetlog.engine.append.send_buffer import (
 from offsetlog.engine.append.writer import Sender
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
+from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning, StorageError
 from offsetlog.format import record_schema as rows
 from offsetlog.storage import forks
 
@@ -457,7 +457,7 @@ class SequenceTarget:
             text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
             if len(self._handle.dropped) < DROPPED_NAMED:
                 self._handle.dropped.append(text)
-            warnings.warn(f"{text}.", RuntimeWarning, stacklevel=2)
+            warnings.warn(f"{text}.", OffsetLogWarning, stacklevel=2)
 
 
 def _records(batch: SendBuffer) -> str:

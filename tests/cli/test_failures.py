@@ -154,8 +154,9 @@ WARNING = """
 import warnings
 from offsetlog.cli.failures import quiet_warnings
 from offsetlog.cli.session import CliSession
+from offsetlog.errors import OffsetLogWarning
 quiet_warnings(CliSession())
-warnings.warn_explicit("ours", UserWarning, "/x/offsetlog/client/consumer.py", 1)
+warnings.warn_explicit("ours", OffsetLogWarning, "/x/offsetlog/client/consumer.py", 1)
 warnings.warn_explicit("of a library", UserWarning, "/x/aiohttp/client.py", 1)
 warnings.warn_explicit("of a library", DeprecationWarning, "/x/s3fs/core.py", 1)
 """

@@ -45,7 +45,7 @@ def test_commits_that_are_not_waited_for_keep_their_order(log):
         future = consumer.commit_async({("orders", 0): 40}, lambda o, e: told.append((o, e)))
         with pytest.raises(FencedError):
             future.result(timeout=10)
-        with pytest.warns(UserWarning, match="joins anew"):
+        with pytest.warns(offsetlog.OffsetLogWarning, match="joins anew"):
             consumer.poll()
         assert isinstance(told[-1][1], FencedError)
 

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 
+import offsetlog
 from offsetlog import InvalidRequestError, UnknownTopicError
 from tests.client.consumers import drain, fill, quiet
 
@@ -89,7 +90,7 @@ def test_a_reset_while_another_held_the_partition_is_not_undone_either(log):
         assert len(consumer.poll(max_records=12)) == 12
         log.group("billing").remove_members()
         log.group("billing").reset("orders", to=2, dry_run=False)
-        with pytest.warns(UserWarning, match="joins anew"):
+        with pytest.warns(offsetlog.OffsetLogWarning, match="joins anew"):
             assert [r.offset for r in consumer.poll(max_records=3)] == [2, 3, 4]
         consumer.commit({orders: 12})
         assert consumer.committed() == {orders: 2}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import offsetlog
 from offsetlog import OffsetOutOfRangeError
 from tests.client.consumers import drain, fill, places, quiet, settle
 
@@ -88,7 +89,10 @@ def test_of_1000_messages_200_expired(log):
     log.topic("orders").delete_records({0: 200})
     [line] = log.group("billing").describe().partitions
     assert (line.committed, line.expired, line.records, line.out_of_range) == (100, 100, 800, True)
-    with quiet(log) as consumer, pytest.warns(UserWarning, match="100.*range 200 to 1000"):
+    with (
+        quiet(log) as consumer,
+        pytest.warns(offsetlog.OffsetLogWarning, match="100.*range 200 to 1000"),
+    ):
         assert drain(consumer)[0].offset == 200
     with (
         log.consumer("billing", ["orders"], auto_offset_reset="none") as strict,

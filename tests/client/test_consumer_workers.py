@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import offsetlog
 from offsetlog import FencedError
 from offsetlog.client.log import Log
 from offsetlog.engine.env import REAL
@@ -25,7 +26,7 @@ def test_who_was_put_out_is_fenced_loses_nothing_of_others_and_rejoins(log):
         with pytest.raises(FencedError, match="no longer a member.*administrator"):
             old.commit()
         assert new.committed() == {("orders", 0): 1, ("orders", 1): 1}
-        with pytest.warns(UserWarning, match="joins anew"):
+        with pytest.warns(offsetlog.OffsetLogWarning, match="joins anew"):
             old.poll()
         assert lost == [("orders", 0), ("orders", 1)]
         assert old.member not in (None, first)
@@ -161,7 +162,10 @@ def test_a_topic_deleted_and_made_again_goes_on_with_its_offsets(log):
         log.delete_topic("orders")
         settle(consumer, until=lambda: not places(consumer))
     fill(log, partitions=1, records=5)
-    with quiet(log) as consumer, pytest.warns(UserWarning, match="Offset 4.*range 10 to 15"):
+    with (
+        quiet(log) as consumer,
+        pytest.warns(offsetlog.OffsetLogWarning, match="Offset 4.*range 10 to 15"),
+    ):
         assert [r.offset for r in drain(consumer)] == [10, 11, 12, 13, 14]
 
 

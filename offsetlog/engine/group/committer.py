@@ -34,6 +34,7 @@ from offsetlog.errors import (
     FencedError,
     InvalidRequestError,
     OffsetLogError,
+    OffsetLogWarning,
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
@@ -223,4 +224,4 @@ def _as_offsets(given: Mapping[Any, Any]) -> Said:
 
 
 def warn(text: str) -> None:
-    warnings.warn(text, stacklevel=2)
+    warnings.warn(text, OffsetLogWarning, stacklevel=2)

@@ -230,7 +230,9 @@ def test_a_log_that_is_closed_names_what_was_dropped_before(tmp_path):
     log = offsetlog.open(str(tmp_path / "log"))
     with pytest.raises(InvalidRequestError, match="sequence 5 .* was dropped before flush"), log:
         log.create_topic("t")
-        with pytest.warns(RuntimeWarning, match=r"dropped before flush\(\) \(1 record\)"):
+        with pytest.warns(
+            offsetlog.OffsetLogWarning, match=r"dropped before flush\(\) \(1 record\)"
+        ):
             load(log)
             gc.collect()
 

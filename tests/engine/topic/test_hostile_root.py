@@ -99,7 +99,7 @@ def test_a_config_of_a_later_version_is_let_be(root):
 def test_a_topic_whose_name_is_none(root, name):
     forge(root, "x", 0, Create(name, 1, (), -1))
     with offsetlog.open(str(root)) as log:
-        with pytest.warns(UserWarning, match="/x can't be read.*topic"):
+        with pytest.warns(offsetlog.OffsetLogWarning, match="/x can't be read.*topic"):
             assert list(log.topics()) == ["t"]
         assert log.topic("t").end_offsets() == {0: 1, 1: 0}
     everything(root)
@@ -110,7 +110,7 @@ def test_a_topic_whose_name_is_none(root, name):
 def test_a_chain_that_lies_in_another_topics_folder(root, name):
     forge(root, "x", 0, Create(name, 1, (), -1))
     with offsetlog.open(str(root)) as log:
-        with pytest.warns(UserWarning, match="/x can't be read.*belongs into"):
+        with pytest.warns(offsetlog.OffsetLogWarning, match="/x can't be read.*belongs into"):
             assert list(log.topics()) == ["t"]
         faults = [fault for report in log.verify() for fault in report.faults]
         assert any(f"topic {name!r}" in fault for fault in faults)

@@ -204,7 +204,9 @@ def broken(tmp_path):
 
 def test_topics_tells_of_the_others_and_names_the_broken_one(broken):
     with offsetlog.open(str(broken)) as log:
-        with pytest.warns(UserWarning, match="/b can't be read, and is not listed") as warned:
+        with pytest.warns(
+            offsetlog.OffsetLogWarning, match="/b can't be read, and is not listed"
+        ) as warned:
             assert list(log.topics()) == ["a", "c"]
         assert len(warned) == 1 and names.EntryName("b", 1).__str__() in str(warned[0].message)
     shown = command("--root", str(broken), "topics", "list")
@@ -231,7 +233,9 @@ def test_upkeep_goes_on_past_a_broken_topic_and_tells_of_it(broken, error, monke
             if error is None:
                 log.maintain()
             else:
-                with pytest.warns(UserWarning, match="'a' was not looked after") as warned:
+                with pytest.warns(
+                    offsetlog.OffsetLogWarning, match="'a' was not looked after"
+                ) as warned:
                     log.maintain()
                 assert repr(error) in str(warned[0].message)
         assert str(names.EntryName("b", 1)) in str(caught.value)
