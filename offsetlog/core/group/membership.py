@@ -6,18 +6,24 @@ Rules of this module:
    two looks: nobody else gets it before the member itself has released it or was put out.
 2. What it holds and shall not hold, it releases, with its last position.
 3. A reset is followed for the partitions that were reset, and only those, to where it put
-   them.
+   them; what the log no longer holds is clamped there (``follow_resets``), for workers and
+   queries alike.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
 
 from offsetlog.core.group.facts import Fact, FactKind, Partition
 from offsetlog.core.group.refusal import refusal
+from offsetlog.core.group.reset import OffsetSpan
+from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.core.group.state import GroupState
 from offsetlog.core.group.verdict import IgnoredReason
 from offsetlog.errors import FencedError
+
+AnyPartition = TypeVar("AnyPartition", bound=Partition)
 
 
 class Standing(NamedTuple):
@@ -73,3 +79,31 @@ def resets_since(group: GroupState, number: int) -> dict[Partition, int]:
         for partition, mark in sorted(group.marks.items())
         if mark > number
     }
+
+
+def follow_resets(
+    group: GroupState, followed: int, spans: Mapping[AnyPartition, OffsetSpan], policy: str
+) -> dict[AnyPartition, StartingOffset]:
+    """Where reading goes on in those partitions of ``spans`` that were reset after reset
+    ``followed``: where the reset put them. What the log does not hold is clamped to its start
+    (``earliest``) or end (``latest``), with a warning; under ``none`` it stays, and the read
+    fails."""
+    return {
+        partition: _clamped(group, partition, span, policy)
+        for partition, span in sorted(spans.items())
+        if group.marks.get(partition, 0) > followed
+    }
+
+
+def _clamped(
+    group: GroupState, partition: Partition, span: OffsetSpan, policy: str
+) -> StartingOffset:
+    offset = group.reset_to[partition]
+    if policy == "none" or span.start <= offset <= span.end:
+        return StartingOffset(offset)
+    clamped = span.start if policy == "earliest" else span.end
+    return StartingOffset(
+        clamped,
+        f"The group {group.name!r} was reset to {offset} of {partition[0]}-{partition[1]}, which "
+        f"holds {span.start} to {span.end} now; reading goes on from {clamped}.",
+    )

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from offsetlog.core.group.assign import check_strategy
 from offsetlog.core.group.decide import Refused
 from offsetlog.core.group.facts import OffsetAndMetadata, Partition, Subscription, TopicView
-from offsetlog.core.group.membership import Standing, resets_since, standing
+from offsetlog.core.group.membership import Standing, follow_resets, resets_since, standing
 from offsetlog.core.group.requests import (
     CommitRequest,
     JoinRequest,
@@ -32,6 +32,7 @@ from offsetlog.core.group.state import GroupState
 from offsetlog.core.topic.plan import check_partition
 from offsetlog.engine.group.committer import Committer, Settings, WorkerHost, warn
 from offsetlog.engine.group.heartbeats import Heartbeat
+from offsetlog.engine.group.lag import spans_of
 from offsetlog.engine.topic.cursor import Cursor
 from offsetlog.errors import FencedError, OffsetLogError
 from offsetlog.values import TopicPartition, check_name
@@ -238,15 +239,21 @@ class Worker(Committer):
     def _follow(self, group: GroupState) -> None:
         if group.resets == self._followed:
             return
-        for (topic, partition), offset in resets_since(group, self._followed).items():
-            tp = TopicPartition(topic, partition)
-            if tp in self._cursor.positions:
-                self._starts[tp] = offset
-                self._cursor.add(tp)
-                self._saved.pop(tp, None)
-            if tp in self._leaving:
-                self._leaving[tp] = offset
+        resets = resets_since(group, self._followed)
+        read = [tp for tp in self._cursor.positions if tp in resets]
+        known = spans_of(self._host, {tp.topic for tp in read})
+        spans = {tp: known[tp] for tp in read if tp in known}
+        starts = follow_resets(group, self._followed, spans, self._settings.policy)
+        for tp in read:
+            self._starts[tp] = resets[tp]
+            self._cursor.add(tp, starts[tp].offset if tp in starts else None)
+            self._saved.pop(tp, None)
+        for tp in self._leaving.keys() & resets.keys():
+            self._leaving[tp] = resets[tp]
         self._adopt(group)
+        for start in starts.values():
+            if start.warning:
+                warn(start.warning)
 
     def _begin_at(self, tp: TopicPartition, group: GroupState) -> None:
         position = group.positions.get(tp)
