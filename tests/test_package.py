@@ -122,6 +122,7 @@ def test_the_sdist_holds_what_building_needs(dist: Path) -> None:
     } <= names
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("kind", ["wheel", "editable"])
 def test_spark_finds_the_source_by_name(
     kind: str, dist: Path, source: Path, tmp_path: Path

@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 MOST = {"requests_spark_plan": 9}
 """One of them looks whether the chain reaches its newest snapshot; one reads the root's id, which
 the tasks compare with what they see, and which a process that plans again has."""
 
 
+@pytest.mark.spark
 def test_requests_of_a_plan_do_not_grow(tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     command = [sys.executable, "-m", "bench", "--short", "--rounds", "1"]

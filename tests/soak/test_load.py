@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.soak.load import LIMITS, MACHINE, Outcome, judge, load, scarce, table
 
 SECONDS = float(os.environ.get("OFFSETLOG_LOAD_SECONDS", "40"))
 
 
+@pytest.mark.alone
 def test_nothing_grows_under_an_even_load():
     outcome = load(SECONDS)
     print(table(outcome))

@@ -103,6 +103,7 @@ def test_a_server_ends_with_the_tests_that_were_killed(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.alone
 def test_the_latency_is_what_was_asked_for() -> None:
     with latency_s3.running(put_ms=40, get_ms=20) as place:
         store = open_store(f"{place.url}/x", **place.options)
