@@ -1,16 +1,24 @@
-"""The outside world that is not storage: clock, ids, chance and waiting.
+"""The outside world that is not storage: clock, ids, chance, waiting and threads.
 
-Everything in ``offsetlog.client`` that needs one of them takes it from an ``Env``, so that a
-whole run can be replayed from a seed. Only this module asks the real ones.
+Everything in ``offsetlog.client`` and ``offsetlog.engine`` that needs one of them takes it from an
+``Env``, so that a whole run can be replayed from a seed. Only this module asks the real ones.
 """
 
 from __future__ import annotations
 
 import random
+import threading
 import time
 import uuid
 from collections.abc import Callable
 from typing import NamedTuple
+
+Spawn = Callable[[Callable[[], object], str], object]
+"""Runs a function in a thread of that name; ``RuntimeError`` where none can be started."""
+
+
+def _spawn(work: Callable[[], object], name: str) -> None:
+    threading.Thread(target=work, name=name, daemon=True).start()
 
 
 class Env(NamedTuple):
@@ -25,6 +33,8 @@ class Env(NamedTuple):
     sleep: Callable[[float], None]
     now_ns: Callable[[], int] | None = None
     """The wall clock in nanoseconds, where there is a cheap one; else ``now_ms`` serves."""
+    spawn: Spawn = _spawn
+    """Starts a thread; a simulation runs the work at once, in the thread that asks."""
 
     def stamp(self) -> Callable[[], int]:
         """The cheapest clock for stamping records: nanoseconds."""

@@ -2,105 +2,88 @@
 
 Invariants:
 
-1. They are made one after another, in the order in which they were asked for.
+1. They are made one after another, in the order in which they were submitted.
 2. Callbacks run in the consumer's own thread, at its next poll, commit or close.
-3. At most ``MOST_WAITING`` wait: then the caller waits too.
-4. What was taken is made, or its future says why not: nobody waits for a thread that is not
-   there.
+3. At most ``MAX_WAITING`` wait: then the caller waits too.
+4. Every submitted commit is made, or its future says why not.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
 from offsetlog.core.group.requests import CommitRequest
+from offsetlog.engine.env import REAL, Spawn
+from offsetlog.engine.group.commit_thread import CommitThread
 from offsetlog.errors import OffsetLogError, StorageError
 
-MOST_WAITING = 1000
-Committed = Callable[[dict[Any, Any], OffsetLogError | None], None]
+MAX_WAITING = 1000
+CommitCallback = Callable[[dict[Any, Any], OffsetLogError | None], None]
 """(offsets, error or None)."""
 
 
 class CommitQueue:
-    def __init__(self, make: Callable[[CommitRequest], None], name: str) -> None:
-        self._make = make
-        self._name = name
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[CommitRequest, Committed | None, Future[None]]] = deque()
-        self._done: deque[tuple[Committed, dict[Any, Any], OffsetLogError | None]] = deque()
-        self._running = False
+    def __init__(
+        self, commit: Callable[[CommitRequest], None], name: str, spawn: Spawn = REAL.spawn
+    ) -> None:
+        self._commit = commit
+        self._thread = CommitThread(self._next_commit, name, spawn)
+        self._changed = self._thread.changed
+        self._waiting: deque[tuple[CommitRequest, CommitCallback | None, Future[None]]] = deque()
+        self._results: deque[tuple[CommitCallback, dict[Any, Any], OffsetLogError | None]] = deque()
 
-    def submit(self, request: CommitRequest, callback: Committed | None) -> Future[None]:
-        answer: Future[None] = Future()
+    def submit(self, request: CommitRequest, callback: CommitCallback | None) -> Future[None]:
+        future: Future[None] = Future()
         with self._changed:
-            while len(self._waiting) >= MOST_WAITING:
+            while len(self._waiting) >= MAX_WAITING:
                 self._changed.wait()
-            if not self._running:
-                self._start()
-            self._waiting.append((request, callback, answer))
-        return answer
+            self._waiting.append((request, callback, future))
+            try:
+                self._thread.wake()
+            except StorageError:
+                self._waiting.pop()
+                raise
+        return future
 
-    def _start(self) -> None:
-        """Held: the condition, so that the thread finds what is put in the queue next."""
-        try:
-            threading.Thread(target=self._run, name=self._name, daemon=True).start()
-        except RuntimeError as error:
-            raise StorageError(
-                f"The thread that commits can't be started: {error}. Nothing was committed.",
-                "Use commit(), or end some threads and try again.",
-            ) from None
-        self._running = True
+    def _next_commit(self) -> Callable[[], None] | None:
+        if not self._waiting:
+            return None
+        submitted = self._waiting.popleft()
+        self._changed.notify_all()
+        return lambda: self._make(*submitted)
 
-    def _run(self) -> None:
-        try:
-            while self._make_next():
-                pass
-        except BaseException:
-            with self._changed:
-                self._running = False
-                self._changed.notify_all()
-            raise
-
-    def _make_next(self) -> bool:
-        with self._changed:
-            if not self._waiting:
-                # Under the same lock as the look: who comes now starts another thread.
-                self._running = False
-                self._changed.notify_all()
-                return False
-            request, callback, answer = self._waiting.popleft()
-            self._changed.notify_all()
-        if not answer.set_running_or_notify_cancel():
-            return True
+    def _make(
+        self, request: CommitRequest, callback: CommitCallback | None, future: Future[None]
+    ) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
         error: BaseException | None = None
         try:
             if request.offsets:
-                self._make(request)
-        except BaseException as failed:  # noqa: BLE001 - it belongs to who asked
-            error = failed
+                self._commit(request)
+        except BaseException as failure:  # noqa: BLE001 - it belongs to the future
+            error = failure
         if callback is not None:
-            ours = error if isinstance(error, OffsetLogError) else None
-            self._done.append((callback, dict(request.offsets), ours))
+            reported = error if isinstance(error, OffsetLogError) else None
+            self._results.append((callback, dict(request.offsets), reported))
         if error is None:
-            answer.set_result(None)
+            future.set_result(None)
         else:
-            answer.set_exception(error)
-        return True
+            future.set_exception(error)
 
     def drain(self) -> None:
-        """Wait for all that was asked for; then tell."""
+        """Wait until everything submitted is made, then run the callbacks."""
         with self._changed:
-            while self._running or self._waiting:
-                if not self._running:
-                    self._start()
-                self._changed.wait()
-        self.deliver()
+            while self._thread.running or self._waiting:
+                self._thread.wake()
+                if self._thread.running:
+                    self._changed.wait()
+        self.run_callbacks()
 
-    def deliver(self) -> None:
-        while self._done:
-            callback, offsets, error = self._done.popleft()
+    def run_callbacks(self) -> None:
+        while self._results:
+            callback, offsets, error = self._results.popleft()
             callback(offsets, error)

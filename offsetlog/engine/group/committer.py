@@ -84,7 +84,7 @@ class Committer:
         self.handed = PolledRanges()
         self._seen: GroupsState | None = None
         self._next_auto = self._env.monotonic() + settings.auto_commit_ms / 1000
-        self.commits = CommitQueue(self._ask_commit, f"offsetlog-commits-{group}")
+        self.commits = CommitQueue(self._ask_commit, f"offsetlog-commits-{group}", host.env.spawn)
 
     def offsets_of(self, given: Mapping[Any, Any] | None) -> Said:
         """What a commit says: all positions, or those that were given, looked at with care."""

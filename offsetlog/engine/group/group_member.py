@@ -196,7 +196,7 @@ class Worker(Committer):
         now = self._env.monotonic()
         if self._heart is not None:
             self._heart.polled_at = now
-        self.commits.deliver()
+        self.commits.run_callbacks()
         if self.member is None and self.topics:
             self._join()
         if self._settings.auto_commit and now >= self._next_auto:

@@ -1,0 +1,52 @@
+"""The thread that makes commits beside a consumer or a query."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from offsetlog.engine.env import REAL
+from offsetlog.engine.group.commit_thread import CommitThread
+
+
+class Work:
+    def __init__(self, spawn=REAL.spawn) -> None:
+        self.todo: list[Callable[[], None]] = []
+        self.thread = CommitThread(lambda: self.todo.pop(0) if self.todo else None, "t", spawn)
+
+    def add(self, work: Callable[[], None]) -> None:
+        with self.thread.changed:
+            self.todo.append(work)
+            self.thread.wake()
+
+
+def test_all_work_is_done_whenever_it_comes():
+    work, done = Work(), []
+    for number in range(500):
+        work.add(lambda number=number: done.append(number))
+        if number % 7 == 0:
+            assert work.thread.wait(5), "it ends, and is started again"
+    assert work.thread.wait(5)
+    assert done == list(range(500))
+
+
+def test_who_waits_for_work_that_does_not_end_gets_an_answer():
+    work, going = Work(), threading.Event()
+    work.add(lambda: going.wait(5))
+    assert not work.thread.wait(0.01)
+    going.set()
+    assert work.thread.wait(5)
+
+
+def test_work_that_raises_ends_the_thread_and_the_next_starts_another():
+    def here(run: Callable[[], object], _: str) -> None:
+        run()
+
+    work, done = Work(here), []
+    with pytest.raises(ZeroDivisionError):
+        work.add(lambda: 1 / 0)
+    assert work.thread.wait(0)
+    work.add(lambda: done.append("next"))
+    assert done == ["next"]
