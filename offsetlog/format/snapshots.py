@@ -11,15 +11,27 @@ Invariants:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from offsetlog.core import strict_json
-from offsetlog.core.strict_json import boolean, fields, hexadecimal, integer, items, string
+from offsetlog.core.decode import (
+    anything,
+    boolean,
+    fields,
+    from_value,
+    hexadecimal,
+    integer,
+    list_of,
+    nullable,
+    record,
+    row,
+    string,
+)
 from offsetlog.core.topic.entry import RULES_VERSION
 from offsetlog.core.topic.index import MAX_LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
 from offsetlog.core.topic.senders import SenderState, SenderTable
@@ -27,7 +39,7 @@ from offsetlog.core.topic.state import PartitionState, Replaced, TopicState
 from offsetlog.errors import CorruptLogError
 from offsetlog.format import FORMAT_VERSION, seal
 from offsetlog.format import record_schema as rows
-from offsetlog.format.decisions import config_of
+from offsetlog.format.decisions import CONFIG
 
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 MAX_LEAF_BYTES = 16 * 1024 * 1024
@@ -140,53 +152,30 @@ def _decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
     raw = rows.metadata_of(file).get(_STATE.encode())
     if raw is None:
         raise CorruptLogError(f"{name} holds no state.")
-    told = fields(strict_json.loads(raw, name), name)
-    if told.get("v") != FORMAT_VERSION or told.get("rules") != RULES_VERSION:
+    plain = strict_json.loads(raw, name)
+    if from_value(_VERSIONS, plain, name) != (FORMAT_VERSION, RULES_VERSION):
         raise CorruptLogError(f"{name} was written by rules that this library does not know.")
-    leaves = tuple(
-        LeafRef(hexadecimal(uid, name, 32), integer(count, name, 0, MAX_LEAF_EXTENTS))
-        for uid, count in items(told.get("leaves"), name)
-    )
+    state_fields = from_value(_STATE_FIELDS, plain, name)
+    stored = from_value(_BESIDE_STATE, plain, name)
+    if not len(stored.starts) == len(stored.ends) >= state_fields["partitions"]:
+        raise CorruptLogError(
+            f"{name} has {state_fields['partitions']} partitions, {len(stored.starts)} log starts "
+            f"and {len(stored.ends)} log ends."
+        )
     # Each fence holds an extent at least, so a small file cannot unfold to more than that.
-    if file.metadata.num_rows > 2 * sum(leaf.extents for leaf in leaves):
+    if file.metadata.num_rows > 2 * sum(leaf.extents for leaf in stored.leaves):
         raise CorruptLogError(f"{name} has {file.metadata.num_rows} fences.")
     columns = _columns(file, _FENCES, name)
-    if any(not 0 <= leaf < len(leaves) for leaf in set(columns[_FENCES.index("leaf")])):
+    if any(not 0 <= leaf < len(stored.leaves) for leaf in set(columns[_FENCES.index("leaf")])):
         raise CorruptLogError(f"{name} points to a leaf that it does not name.")
-    tip = integer(told.get("tip"), name)
-    index = Index(tip, leaves, *columns)
-    state = _state(told, index, name)
-    apart = told.get("senders_in")
-    if apart is not None:
-        return state, hexadecimal(apart, name, 32)
-    return _with_senders(state, [tuple(s) for s in items(told.get("senders"), name)]), None
-
-
-def _state(told: dict[str, Any], index: Index, name: str) -> TopicState:
-    starts = [integer(s, name) for s in items(told.get("starts"), name)]
-    ends = [integer(e, name) for e in items(told.get("ends"), name)]
-    if len(starts) != len(ends):
-        raise CorruptLogError(f"{name} has {len(starts)} log starts and {len(ends)} log ends.")
-    return TopicState(
-        tip=index.seq,
-        hash=hexadecimal(told.get("hash"), name, 32),
-        topic=string(told.get("topic"), name, 249),
-        alive=boolean(told.get("alive"), name),
-        life=integer(told.get("life"), name, -1),
-        head=integer(told.get("head"), name, -1),
-        config=config_of(told.get("config"), f"{name}: config"),
-        partitions=integer(told.get("partitions"), name, 0, len(ends)),
-        parts=tuple(PartitionState(s, e) for s, e in zip(starts, ends, strict=True)),
-        floor=integer(told.get("floor"), name),
-        horizon=integer(told.get("horizon"), name),
-        collected_at=integer(told.get("collected_at"), name, -1),
-        replaces=tuple(
-            Replaced(*(integer(v, name) for v in items(seen, name, 4)))
-            for seen in items(told.get("replaces"), name)
-        ),
-        replaces_forgotten=integer(told.get("replaces_forgotten"), name, -1),
-        index=index,
+    state = TopicState(
+        **state_fields,
+        parts=tuple(map(PartitionState, stored.starts, stored.ends)),
+        index=Index(state_fields["tip"], stored.leaves, *columns),
     )
+    if stored.senders_in is None:
+        state = _with_senders(state, stored.senders)
+    return state, stored.senders_in
 
 
 # --- senders -------------------------------------------------------------------------------
@@ -196,6 +185,16 @@ def _senders(state: TopicState) -> list[tuple[str, bool, int, int, int, str]]:
     return [(app, True, *known) for app, known in state.own.items()] + [
         (app, False, *known) for app, known in state.callers.items()
     ]
+
+
+class _Sender(NamedTuple):
+    app: str
+    own: bool
+    state: SenderState
+
+
+def _sender(app: str, own: bool, seq: int, entry: int, time: int, digest: str) -> _Sender:
+    return _Sender(app, own, SenderState(seq, entry, time, digest))
 
 
 def encode_senders(state: TopicState) -> bytes | None:
@@ -228,28 +227,55 @@ def _decode_senders(state: TopicState, data: bytes, name: str) -> TopicState:
     if table.schema.names != _SENDERS.names:
         raise CorruptLogError(f"{name} is not a file of senders.")
     columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
-    return _with_senders(state, list(zip(*columns, strict=True)))
+    senders = [from_value(_SENDER, list(sender), name) for sender in zip(*columns, strict=True)]
+    return _with_senders(state, senders)
 
 
-def _with_senders(state: TopicState, senders: list[tuple[Any, ...]]) -> TopicState:
-    what = "a snapshot's sender"
-    parsed = [
-        (
-            string(app, what),
-            boolean(own, what),
-            SenderState(
-                integer(seq, what),
-                integer(entry, what),
-                integer(time, what, -(2**62)),
-                string(digest, what),
-            ),
-        )
-        for app, own, seq, entry, time, digest in senders
-    ]
+def _with_senders(state: TopicState, senders: Iterable[_Sender]) -> TopicState:
     return state._replace(
-        own=SenderTable.of((app, known) for app, own, known in parsed if own),
-        callers=SenderTable.of((app, known) for app, own, known in parsed if not own),
+        own=SenderTable.of((app, known) for app, own, known in senders if own),
+        callers=SenderTable.of((app, known) for app, own, known in senders if not own),
     )
+
+
+# --- what a snapshot says in JSON ------------------------------------------------------------
+
+
+class _BesideState(NamedTuple):
+    """What a snapshot says beside the fields of ``TopicState``."""
+
+    starts: tuple[int, ...]
+    ends: tuple[int, ...]
+    leaves: tuple[LeafRef, ...]
+    senders_in: str | None
+    senders: tuple[_Sender, ...]
+
+
+_VERSIONS = record(lambda v, rules: (v, rules), v=anything, rules=anything)
+_SENDER = row(_sender, string(), boolean, integer(), integer(), integer(-(2**62)), string())
+_STATE_FIELDS = fields(
+    tip=integer(),
+    hash=hexadecimal(32),
+    topic=string(249),
+    alive=boolean,
+    life=integer(-1),
+    head=integer(-1),
+    config=CONFIG,
+    partitions=integer(),
+    floor=integer(),
+    horizon=integer(),
+    collected_at=integer(-1),
+    replaces=list_of(row(Replaced, integer(), integer(), integer(), integer())),
+    replaces_forgotten=integer(-1),
+)
+_BESIDE_STATE = record(
+    _BesideState,
+    starts=list_of(integer()),
+    ends=list_of(integer()),
+    leaves=list_of(row(LeafRef, hexadecimal(32), integer(0, MAX_LEAF_EXTENTS))),
+    senders_in=nullable(hexadecimal(32)),
+    senders=list_of(_SENDER),
+)
 
 
 # --- leaves --------------------------------------------------------------------------------
