@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from offsetlog.core import strict_json
-from offsetlog.core.topic import index as index_module
+from offsetlog.core.topic import publish as publishing
 from offsetlog.core.topic.entry import (
     Append,
     Collect,
@@ -29,7 +29,7 @@ from offsetlog.core.topic.entry import (
     Trim,
 )
 from offsetlog.core.topic.fold import fold
-from offsetlog.core.topic.index import publish
+from offsetlog.core.topic.publish import publish
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
 from offsetlog.format import entries, segments, snapshots
 from offsetlog.format import record_schema as rows
@@ -147,7 +147,7 @@ def stored_state(apart: bool) -> dict[str, bytes]:
     """A snapshot with its leaves, and its senders in it or apart."""
     state = state_before_the_delete()
     uids = (write_id(2000 + n) for n in count())
-    before, index_module.LEAF_EXTENTS = index_module.LEAF_EXTENTS, 2
+    before, publishing.LEAF_EXTENTS = publishing.LEAF_EXTENTS, 2
     many, snapshots.MANY_SENDERS = snapshots.MANY_SENDERS, 1 if apart else 512
     try:
         made = publish(state.index, state.tip, [(p.start, p.tail) for p in state.parts], {}, uids)
@@ -162,7 +162,7 @@ def stored_state(apart: bool) -> dict[str, bytes]:
         )
         return out
     finally:
-        index_module.LEAF_EXTENTS, snapshots.MANY_SENDERS = before, many
+        publishing.LEAF_EXTENTS, snapshots.MANY_SENDERS = before, many
 
 
 def files() -> dict[str, bytes]:

@@ -80,8 +80,8 @@ def test_stored_states(name):
         for n, ref in enumerate(state.index.leaves)
     }
     for partition, part in enumerate(folded.parts):
-        found = fetch.extents(state, partition, part.start, part.end, leaves)
-        assert list(found) == [e for e in part.tail if e.end > part.start]
+        found = fetch.plan(state, partition, part.start, part.end, leaves)
+        assert [piece.extent for piece in found] == [e for e in part.tail if e.end > part.start]
 
 
 def test_root():

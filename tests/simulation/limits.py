@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from offsetlog import values
-from offsetlog.core.topic import fold, index, landing, rewrite
+from offsetlog.core.topic import fold, landing, publish, rewrite
 from offsetlog.core.topic import senders as apps
 from offsetlog.engine.append import record_batch as prepared
 from offsetlog.engine.topic import chain, reader, stored_state
@@ -26,10 +26,10 @@ TINY: tuple[Patch, ...] = (
     (chain, "BUCKET_ENTRIES", 5),
     (chain, "RECENT_BYTES", 2_500),
     (chain, "WINDOW", 4),
-    (index, "LEAF_EXTENTS", 8),
-    (index, "FULL_LEAF", 5),
-    (index, "SORTED_AT_ONCE", 2),
-    (index, "FEW_PARTITIONS", 1),
+    (publish, "LEAF_EXTENTS", 8),
+    (publish, "FULL_LEAF", 5),
+    (publish, "SORTED_AT_ONCE", 2),
+    (publish, "FEW_PARTITIONS", 1),
     (snapshots, "MAX_LEAF_EXTENTS", 8),
     (snapshots, "MANY_SENDERS", 3),
     (apps, "_LAYER_LIMITS", (1, 2)),

@@ -32,12 +32,6 @@ class FindTip(NamedTuple):
     number: int
 
 
-class LandedAt(NamedTuple):
-    """A file with these bytes is at this number."""
-
-    number: int
-
-
 class GiveUp(NamedTuple):
     """The fate at this number is open."""
 
@@ -49,26 +43,18 @@ class Landing(NamedTuple):
     """An entry on its way. Each method answers with what to do, and the new value."""
 
     number: int
-    first: int
     conflicts: int = 0
     unknown: int = 0
-
-    @classmethod
-    def at(cls, tip: int) -> Landing:
-        return cls(tip, tip)
-
-    def committed(self) -> LandedAt:
-        return LandedAt(self.number)
 
     def conflicted(self) -> tuple[Landing, PutAt | FindTip]:
         number = self.number + 1
         if self.conflicts + 1 >= LOOK_AFTER:
-            return Landing(number, self.first), FindTip(number)
-        return Landing(number, self.first, self.conflicts + 1), PutAt(number)
+            return Landing(number), FindTip(number)
+        return Landing(number, self.conflicts + 1), PutAt(number)
 
     def looked(self, tip: int) -> tuple[Landing, PutAt]:
         number = max(self.number, tip)
-        return Landing(number, self.first), PutAt(number)
+        return Landing(number), PutAt(number)
 
     def unanswered(self, error: str) -> tuple[Landing, PutAt | GiveUp]:
         again = self.unknown + 1

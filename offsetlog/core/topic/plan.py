@@ -93,18 +93,6 @@ def plan(
     return tuple(out)
 
 
-def extents(
-    state: TopicState, partition: int, start: int, end: int, leaves: Leaves
-) -> tuple[Extent, ...] | NeedLeaves:
-    """All extents that hold offsets of [start, end), in order."""
-    out: list[Extent] = []
-    for found in _extents(state, partition, start, end, leaves):
-        if isinstance(found, NeedLeaves):
-            return found
-        out.append(found)
-    return tuple(out)
-
-
 def live_fences(state: TopicState) -> dict[str, list[Fence]]:
     """For each leaf what of it is live: neither trimmed, nor replaced since it was stored.
 
@@ -127,7 +115,7 @@ def live_fences(state: TopicState) -> dict[str, list[Fence]]:
 
 
 def _extents(
-    state: TopicState, partition: int, start: int, end: int, leaves: Leaves, ahead: int = 8
+    state: TopicState, partition: int, start: int, end: int, leaves: Leaves, ahead: int
 ) -> Iterator[Extent | NeedLeaves]:
     """The extents of a range from the tail and, where it has none, from the stored index.
 

@@ -37,12 +37,6 @@ def retained_from(
     return start
 
 
-def horizon_of(times: Iterable[tuple[int, int]], now_ms: int, grace_ms: int) -> int:
-    """The horizon for entries given as (number, storage time): the newest one that is older
-    than the grace period, by the storage's own clock; 0 when there is none."""
-    return max((number for number, time in times if time <= now_ms - grace_ms), default=0)
-
-
 def condemned(
     segments: Iterable[tuple[int, str, str]], horizon: int, live: frozenset[str] | set[str]
 ) -> Iterator[str]:

@@ -383,7 +383,7 @@ class Chain:
         self, entry: Entry, offer: Offer, first: int, tried: list[int], at: list[int]
     ) -> int | Void:
         """``at`` holds the name that is being tried."""
-        way = landing.Landing.at(first)
+        way = landing.Landing(first)
         step_to: landing.PutAt | landing.FindTip | landing.GiveUp = landing.PutAt(first)
         while True:
             if isinstance(step_to, landing.GiveUp):

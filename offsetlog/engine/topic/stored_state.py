@@ -18,7 +18,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from offsetlog.core import strict_json
-from offsetlog.core.topic.index import Leaf, leaves_to_merge, leaves_to_sort, publish
+from offsetlog.core.topic.index import Leaf
+from offsetlog.core.topic.publish import leaves_to_merge, leaves_to_sort, publish
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
 from offsetlog.engine.topic.chain import Chain
 from offsetlog.errors import CorruptLogError, OffsetLogError

@@ -20,7 +20,7 @@ from tests.core.topic.test_fold import Story, append
     st.lists(st.sampled_from(("committed", "conflict", "unknown")), min_size=1, max_size=60),
 )
 def test_only_a_conflict_moves_on_and_no_name_is_skipped(tip, answers):
-    way = landing.Landing.at(tip)
+    way = landing.Landing(tip)
     act: object = landing.PutAt(tip)
     tried = [tip]
     conflicts = unknown = 0
@@ -31,7 +31,7 @@ def test_only_a_conflict_moves_on_and_no_name_is_skipped(tip, answers):
             break
         assert act.number == tried[-1]
         if answer == "committed":
-            assert way.committed() == landing.LandedAt(act.number)
+            assert way.number == act.number
             return
         if answer == "conflict":
             unknown = 0
@@ -49,7 +49,7 @@ def test_only_a_conflict_moves_on_and_no_name_is_skipped(tip, answers):
 
 
 def test_a_look_never_goes_back():
-    way = landing.Landing(9, 5)
+    way = landing.Landing(9)
     assert way.looked(4)[1] == landing.PutAt(9)
     assert way.looked(12)[1] == landing.PutAt(12)
 
@@ -97,13 +97,6 @@ def test_retention_lets_go_a_prefix_and_only_what_a_rule_lets_go(extents, ms, si
         first = kept[0]
         assert ms == NO_LIMIT or first.max_ts >= 110 - ms
         assert size == NO_LIMIT or sum(e.bytes for e in kept) - first.bytes < size
-
-
-@given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 100))), st.integers(0, 50))
-def test_the_horizon_is_an_entry_older_than_the_grace(times, grace):
-    horizon = retention.horizon_of(times, 100, grace)
-    old = [number for number, time in times if time <= 100 - grace]
-    assert horizon == max(old, default=0)
 
 
 @given(
