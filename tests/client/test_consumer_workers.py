@@ -7,6 +7,8 @@ import pytest
 import offsetlog
 from offsetlog import FencedError
 from offsetlog.client.log import Log
+from offsetlog.core.group.facts import Subscription
+from offsetlog.core.group.requests import JoinRequest, LeaveRequest
 from offsetlog.engine.env import REAL
 from offsetlog.engine.group.heartbeats import Heartbeats
 from offsetlog.storage import open_store
@@ -152,6 +154,50 @@ def test_a_group_that_is_new_begins_where_its_policy_says(log):
     fill(log, partitions=3, records=3)
     with log.consumer("billing", ["orders"]) as after:
         assert after.poll() == []
+
+
+@pytest.mark.parametrize("way", ["a reset of one partition", "assigned by hand", "offsets deleted"])
+def test_partitions_that_were_there_before_the_group_are_not_added_ones(log, way):
+    """``latest`` reads nothing that is older, whatever the group knew of the topic."""
+    fill(log, partitions=3, records=9)
+    old = set()
+    if way == "a reset of one partition":
+        log.create_topic("other")
+        with log.consumer("billing", ["other"]) as first:
+            first.poll()
+            first.commit({("other", 0): 0})
+        log.group("billing").reset("orders", to="earliest", partitions=[0], dry_run=False)
+        old = {(0, 0), (0, 1), (0, 2)}
+    elif way == "assigned by hand":
+        with log.consumer("billing") as first:
+            first.assign([("orders", 0)])
+            first.commit({("orders", 0): 3})
+    else:
+        with log.consumer("billing", ["orders"]) as first:
+            first.poll()
+            first.commit()
+            log.topic("orders").alter(partitions=4)
+            settle(first, until=lambda: len(places(first)) == 4)
+            fill(log, partitions=4, records=4)
+            drain(first, 1.0)
+            first.commit()
+        log.group("billing").delete_offsets("orders", [3])
+    with log.consumer("billing", ["orders"]) as worker:
+        assert {(r.partition, r.offset) for r in drain(worker, 0.5)} == old
+
+
+def test_a_worker_that_was_refused_leaves_no_partition_added(log):
+    """A query owns the group, for another topic: the worker's topic has not grown."""
+    fill(log, topic="queried", partitions=1, records=1)
+    fill(log, partitions=2, records=4)
+    said = Subscription(("queried",), "sticky", 0, "query", "here", True)
+    log.offsets_table.accept(JoinRequest("billing", "query", said))
+    with pytest.raises(FencedError), log.consumer("billing", ["orders"]) as worker:
+        worker.poll()
+    joined = log.offsets_table.look().group("billing").generation
+    log.offsets_table.accept(LeaveRequest("billing", "query", joined, 0))
+    with log.consumer("billing", ["orders"]) as worker:
+        assert drain(worker, 0.5) == []
 
 
 def test_a_topic_deleted_and_made_again_goes_on_with_its_offsets(log):

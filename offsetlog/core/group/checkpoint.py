@@ -8,12 +8,12 @@ Rules of this module:
 3. A checkpoint is a cache of the facts up to its version. One that does not read whole is
    ``CorruptLogError``, and the facts are folded without it. So is one of an earlier version
    that does not say where resets put the group (``reset_to``), unless there were none, or which
-   partitions were added (``added_from``), unless it knows of no topic.
+   partitions were added (``added``), unless it knows of no topic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from offsetlog.core.group.facts import (
@@ -70,7 +70,7 @@ def _group(group: GroupState) -> Plain:
             for name, m in sorted(group.members.items())
         },
         "topics": {topic: list(view) for topic, view in sorted(group.topics.items())},
-        "added_from": dict(sorted(group.added_from.items())),
+        "added": _numbers_by_topic(group.added),
         "targets": _by_topic(group.targets, lambda target: target),
         "holders": _by_topic(group.holders, list),
         "positions": _by_topic(group.positions, list),
@@ -87,6 +87,13 @@ def _by_topic(values: Mapping[Partition, T], plain: Callable[[T], Any]) -> Plain
     return out
 
 
+def _numbers_by_topic(partitions: Iterable[Partition]) -> Plain:
+    out: Plain = {}
+    for topic, partition in sorted(partitions):
+        out.setdefault(topic, []).append(partition)
+    return out
+
+
 # --- and back ------------------------------------------------------------------------------
 
 
@@ -98,7 +105,7 @@ def _read_group(name: str, data: _Reader) -> GroupState:
         resets=data.number("resets"),
         members={n: _read_member(n, m) for n, m in data.items("members")},
         topics={t: _tuple(TopicView, v, "ii") for t, v in data.items("topics")},
-        added_from=dict(data.numbers("added_from")) if data.has("added_from") else {},
+        added=data.numbers_by_topic("added") if data.has("added") else frozenset(),
         targets=data.partitions("targets", lambda v: _value(v, "s")),
         holders=data.partitions("holders", lambda v: _tuple(Held, v, "si")),
         positions=data.partitions("positions", lambda v: _tuple(Position, v, "isi?isi")),
@@ -109,8 +116,8 @@ def _read_group(name: str, data: _Reader) -> GroupState:
         gone=tuple(_tuple(Departure, v, "sissi") for v in data.rows("gone")),
         active_at=data.number("active_at", low=None),
     )
-    if group.topics and not data.has("added_from"):
-        raise _Wrong("'added_from' is missing")
+    if group.topics and not data.has("added"):
+        raise _Wrong("'added' is missing")
     if group.reset_to.keys() != group.marks.keys():
         raise _Wrong("'reset_to' does not say where each reset of 'marks' went")
     return group
@@ -181,8 +188,13 @@ class _Reader:
     def items(self, name: str) -> list[tuple[str, object]]:
         return sorted(_Reader(self.raw(name))._data.items())
 
-    def numbers(self, name: str) -> list[tuple[str, int]]:
-        return [(key, _value(value, "i")) for key, value in self.items(name)]
+    def numbers_by_topic(self, name: str) -> frozenset[Partition]:
+        out: set[Partition] = set()
+        for topic, numbers in self.items(name):
+            if not isinstance(numbers, list):
+                raise _Wrong(f"{name!r} of {topic!r} is not a list")
+            out.update((topic, _value(number, "i")) for number in numbers)
+        return frozenset(out)
 
     def partitions(self, name: str, read: Callable[[object], T]) -> dict[Partition, T]:
         out: dict[Partition, T] = {}

@@ -7,8 +7,9 @@ Rules of this module:
    the end of a version is held by its target from then on: nobody has to take it.
 3. The generation grows by one in each version that changes members, their subscriptions, or
    a partition count that they read.
-4. What a group did not know of a topic when it had a member or a position in it, it counts as
-   added (``added_from``), until it has neither there.
+4. A partition by which a topic is seen to grow while the group has a member or a position in the
+   topic is ``added``, until it has a position of its own or the group has left the topic. A topic
+   that the group sees for the first time has not grown.
 5. A draft is private to one fold. ``frozen`` gives the value, and shares with the group it
    was made from whatever did not change.
 """
@@ -52,7 +53,7 @@ class Draft:
         self.resets = group.resets
         self.members = dict(group.members)
         self.topics = dict(group.topics)
-        self.added_from = dict(group.added_from)
+        self.added = set(group.added)
         self.targets = dict(group.targets)
         self.holders = dict(group.holders)
         self.positions = dict(group.positions)
@@ -74,9 +75,7 @@ class Draft:
             resets=self.resets,
             members=was.members if was.members == self.members else dict(self.members),
             topics=was.topics if was.topics == self.topics else dict(self.topics),
-            added_from=was.added_from
-            if was.added_from == self.added_from
-            else dict(self.added_from),
+            added=was.added if was.added == self.added else frozenset(self.added),
             targets=was.targets if was.targets == self.targets else dict(self.targets),
             holders=was.holders if was.holders == self.holders else dict(self.holders),
             positions=dict(self.positions),
@@ -157,29 +156,28 @@ class Draft:
         assert view is not None and fact.topic is not None  # judged
         before = self.topics.get(fact.topic)
         self.topics[fact.topic] = view
-        placed = [p for topic, p in self.positions if topic == fact.topic]
-        if placed or self.reads(fact.topic):
-            known = max((p + 1 for p in placed), default=0)
-            known = max(known, before.partitions if before is not None else 0)
-            first = self.added_from.get(fact.topic, known)
-            # Fewer than before: it was deleted, and what comes then is new.
-            self.added_from[fact.topic] = min(first, view.partitions)
-        else:
-            self.added_from.pop(fact.topic, None)
+        added = {p for p in self.added if p[0] != fact.topic}
+        if before is not None and self._is_in(fact.topic):
+            # Fewer than before: the topic was deleted, and what comes then is new.
+            grown = range(before.partitions, view.partitions)
+            kept = {p for p in self.added - added if p[1] < view.partitions}
+            added |= kept | ({(fact.topic, p) for p in grown} - self.positions.keys())
+        self.added = added
         if (before is None or before.partitions != view.partitions) and self.reads(fact.topic):
             self._changed = True
 
     def delete(self, fact: Fact) -> None:
         if fact.topic is not None:
             del self.positions[partition_of(fact)]
-            if all(topic != fact.topic for topic, _ in self.positions):
-                self.added_from.pop(fact.topic, None)
+            if not self._is_in(fact.topic):
+                self.added = {p for p in self.added if p[0] != fact.topic}
             return
         self.alive = False
-        self.positions, self.added_from, self.gone, self.active_at = {}, {}, (), 0
+        self.positions, self.added, self.gone, self.active_at = {}, set(), (), 0
 
     def _put(self, fact: Fact) -> None:
         assert fact.offset is not None  # judged
+        self.added.discard(partition_of(fact))
         self.positions[partition_of(fact)] = Position(
             fact.offset,
             fact.metadata,
@@ -188,6 +186,12 @@ class Draft:
             fact.generation,
             fact.kind,
             fact.version,
+        )
+
+    def _is_in(self, topic: str) -> bool:
+        """Whether the group has a position in a topic, or a member that named it."""
+        return any(topic in m.said.topics for m in self.members.values()) or any(
+            topic == name for name, _ in self.positions
         )
 
     def _drop(self, name: str) -> None:

@@ -67,9 +67,10 @@ class GroupState(NamedTuple):
     """The group's reset number."""
     members: Mapping[str, Member] = {}
     topics: Mapping[str, TopicView] = {}
-    added_from: Mapping[str, int] = {}
-    """Of a topic that grew while the group had a member or a position in it: the first of the
-    partitions that it did not know until then. They are read from their start."""
+    added: frozenset[Partition] = frozenset()
+    """Partitions by which a topic grew while the group had a member or a position in it, and that
+    have had no position yet: none of their records may be missed, so they are read from their
+    start."""
     targets: Mapping[Partition, str] = {}
     holders: Mapping[Partition, Held] = {}
     positions: Mapping[Partition, Position] = {}
@@ -81,12 +82,6 @@ class GroupState(NamedTuple):
     gone: tuple[Departure, ...] = ()
     active_at: int = 0
     """The latest ``committed_at`` of anything a member or an administrator did."""
-
-    def is_added(self, partition: Partition) -> bool:
-        """Whether it came to be while the group was there, so that none of its records may be
-        missed where there is no position."""
-        first = self.added_from.get(partition[0])
-        return first is not None and partition[1] >= first
 
     @property
     def owner(self) -> Member | None:

@@ -258,7 +258,7 @@ class Worker(Committer):
     def _begin_at(self, tp: TopicPartition, group: GroupState) -> None:
         position = group.positions.get(tp)
         self._starts[tp] = None if position is None else position.offset
-        if group.is_added(tp):
+        if tp in group.added:
             self._added.add(tp)
         else:
             self._added.discard(tp)

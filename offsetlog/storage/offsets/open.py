@@ -3,8 +3,6 @@
 1. Where readers of Delta reach the filesystem the table is a Delta table; elsewhere a chain.
 2. It lies in ``__consumer_offsets`` under the root, or where the setting says.
 3. All of it is read and written by the store: nothing else is given its address or options.
-4. Whoever was forked from a process that used groups is refused by name: the threads that beat
-   and append for it were not taken along, and it would go by its parent's name.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from offsetlog.errors import InvalidRequestError
-from offsetlog.storage import forks
 from offsetlog.storage.fsspec import FsspecStore
 from offsetlog.storage.local.disk import LocalStore
 from offsetlog.storage.offsets.chain import ChainOffsets
@@ -48,33 +45,14 @@ def open_offsets(
     if isinstance(inner, LocalStore):
         from offsetlog.storage.delta.table import DeltaOffsets
 
-        _one_process_only()
         path = os.path.join(inner._root, folder) if folder else inner._root
         return DeltaOffsets(store, folder, path, root_id)
     if isinstance(inner, FsspecStore) and inner._protocol in _SCHEMES:
         from offsetlog.storage.delta.table import DeltaOffsets
 
-        _one_process_only()
         uri = f"{_SCHEMES[inner._protocol]}://{inner._path(folder)}".rstrip("/")
         return DeltaOffsets(store, folder, uri, root_id)
     return ChainOffsets(store, folder, root_id)
-
-
-_used_in: int | None = None
-"""The process that used groups first, as ``forks`` marks it."""
-
-
-def _one_process_only() -> None:
-    global _used_in
-    if _used_in is None:
-        _used_in = forks.process()
-    elif forks.is_foreign(_used_in):
-        raise InvalidRequestError(
-            "Groups can't be used in a process that was forked from one that used them: its "
-            "threads were not taken along.",
-            "Start it with multiprocessing's 'spawn' or 'forkserver', or fork before groups are "
-            "used.",
-        )
 
 
 def _innermost(store: Any) -> Any:

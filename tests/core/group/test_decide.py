@@ -511,8 +511,8 @@ def test_a_checkpoint_of_an_earlier_version_without_the_partitions_that_were_add
     """It is as good as none where topics are known: the facts say which were added."""
     plain = to_plain(two.table)
     assert two.group.topics
-    del plain["groups"][G]["added_from"]
-    with pytest.raises(CorruptLogError, match="'added_from' is missing"):
+    del plain["groups"][G]["added"]
+    with pytest.raises(CorruptLogError, match="'added' is missing"):
         from_plain(plain)
     plain["groups"][G]["topics"] = {}
     from_plain(plain)
