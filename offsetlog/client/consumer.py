@@ -23,12 +23,17 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from offsetlog.client.consumer_settings import check_policy, check_whole, group_settings
-from offsetlog.client.seeking import Seeking
 from offsetlog.client.to_records import to_records
 from offsetlog.core.topic.plan import check_partition
-from offsetlog.engine.group.committer import WorkerHost
-from offsetlog.engine.group.group_member import Callbacks, Rebalanced, Worker
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.group.group_member import (
+    GroupHost,
+    GroupMember,
+    RebalanceCallback,
+    RebalanceCallbacks,
+)
 from offsetlog.engine.topic.cursor import Cursor, Positions, Rows
+from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import (
     InvalidRequestError,
     NoOffsetForGroupError,
@@ -45,12 +50,12 @@ READ_RECORDS = 1_000_000
 T = TypeVar("T")
 
 
-class Consumer(Seeking):
+class Consumer:
     """Reads records. For one thread."""
 
     def __init__(
         self,
-        host: WorkerHost,
+        host: GroupHost,
         group: str | None = None,
         topics: Iterable[str] | str | None = None,
         *,
@@ -62,9 +67,9 @@ class Consumer(Seeking):
         max_poll_interval_ms: int = 300_000,
         partition_assignment_strategy: str = "sticky",
         client_id: str = "",
-        on_assign: Rebalanced | None = None,
-        on_revoke: Rebalanced | None = None,
-        on_lost: Rebalanced | None = None,
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
         max_poll_records: int = 500,
         poll_interval_ms: float | None = None,
     ) -> None:
@@ -78,7 +83,7 @@ class Consumer(Seeking):
         self._closed = self._closing = False
         self._made_in = forks.process()
         self._cursor = Cursor(host.topic_handle, self)
-        self._worker: Worker | None = None
+        self._group_member: GroupMember | None = None
         if group is not None:
             settings = group_settings(
                 auto_offset_reset,
@@ -90,8 +95,10 @@ class Consumer(Seeking):
                 partition_assignment_strategy,
                 client_id,
             )
-            self._worker = Worker(host, group, settings, self._cursor, self)
-        self._callbacks = Callbacks(on_assign, on_revoke, on_lost)
+            self._group_member = GroupMember(
+                host=host, group=group, settings=settings, cursor=self._cursor, consumer=self
+            )
+        self._callbacks = RebalanceCallbacks(on_assign, on_revoke, on_lost)
         if topics is not None:
             self.subscribe([topics] if isinstance(topics, str) else topics)
 
@@ -100,9 +107,9 @@ class Consumer(Seeking):
     def subscribe(
         self,
         topics: Iterable[str],
-        on_assign: Rebalanced | None = None,
-        on_revoke: Rebalanced | None = None,
-        on_lost: Rebalanced | None = None,
+        on_assign: RebalanceCallback | None = None,
+        on_revoke: RebalanceCallback | None = None,
+        on_lost: RebalanceCallback | None = None,
     ) -> None:
         """Read these topics, partitions that are added later too; with a group, the part of
         them that falls to this worker. The callbacks get the consumer and the partitions."""
@@ -112,12 +119,12 @@ class Consumer(Seeking):
         names = tuple(dict.fromkeys(topics))
         if not names:
             raise InvalidRequestError("No topic was given.", "Name at least one.")
-        given = Callbacks(on_assign, on_revoke, on_lost)
+        given = RebalanceCallbacks(on_assign, on_revoke, on_lost)
         if any(given):
             self._callbacks = given
-        if self._worker is not None:
-            self._worker.callbacks = self._callbacks
-            self._worker.subscribe(names)
+        if self._group_member is not None:
+            self._group_member.callbacks = self._callbacks
+            self._group_member.subscribe(names)
             self._subscribed = names
             return
         counts = {name: self._handle(name).state().partitions for name in names}
@@ -132,16 +139,16 @@ class Consumer(Seeking):
         wanted = [as_partition(p) for p in partitions]
         self._looked(wanted)
         self._subscribed, self._counts = (), {}
-        if self._worker is not None:
-            self._worker.assign(wanted)
+        if self._group_member is not None:
+            self._group_member.assign(wanted)
         else:
             self._cursor.keep(wanted)
 
     def unsubscribe(self) -> None:
         """Read nothing; with a group, commit (if that is automatic) and leave it."""
         self._check_open()
-        if self._worker is not None:
-            self._worker.leave(commit=True)
+        if self._group_member is not None:
+            self._group_member.leave(commit=True)
         self._subscribed, self._counts = (), {}
         self._cursor.keep([])
 
@@ -154,7 +161,70 @@ class Consumer(Seeking):
     @property
     def member(self) -> str | None:
         """The name of this worker in its group, as ``describe`` shows it."""
-        return None if self._worker is None else self._worker.member
+        return None if self._group_member is None else self._group_member.member
+
+    # --- positions -------------------------------------------------------------------------
+
+    def pause(self, *partitions: tuple[str, int]) -> None:
+        """Give nothing of these partitions until ``resume``."""
+        self._cursor.paused |= {self._mine(p) for p in partitions}
+
+    def resume(self, *partitions: tuple[str, int]) -> None:
+        self._cursor.paused -= {self._mine(p) for p in partitions}
+
+    def paused(self) -> set[TopicPartition]:
+        return set(self._cursor.paused)
+
+    def seek(self, partition: tuple[str, int], offset: int) -> None:
+        """Let the next poll begin at ``offset``, which must be there or be the end."""
+        tp = self._mine(partition)
+        if type(offset) is not int:
+            raise InvalidRequestError(f"{offset!r} is not an offset.", "It is a whole number.")
+        part = self._handle(tp.topic).state(fresh=False).parts[tp.partition]
+        if not part.start <= offset <= part.end:
+            part = self._checked(tp).parts[tp.partition]
+        if not part.start <= offset <= part.end:
+            raise OffsetOutOfRangeError(
+                f"Offset {offset} of {tp.topic}-{tp.partition} is not there.",
+                f"It holds {part.start} to {part.end}.",
+            )
+        self._cursor.move(tp, offset)
+
+    def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        for tp, state in self._looked(self._these(partitions)).items():
+            self._cursor.move(tp, state.start(tp.partition))
+
+    def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        for tp, state in self._looked(self._these(partitions)).items():
+            self._cursor.move(tp, state.end(tp.partition))
+
+    def seek_to_time(self, time_ms: int, *partitions: tuple[str, int]) -> None:
+        """Let the next poll begin at the first record at or after a time; at the end if none."""
+        for tp, state in self._looked(self._these(partitions)).items():
+            found = self._handle(tp.topic).offset_for_time(tp.partition, time_ms)
+            self._cursor.move(tp, state.end(tp.partition) if found is None else found)
+
+    def position(self, partition: tuple[str, int]) -> int:
+        """The offset of the next record that a poll gives."""
+        return self._cursor.position(self._mine(partition))
+
+    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        looked = self._looked(map(as_partition, partitions))
+        return {tp: state.start(tp.partition) for tp, state in looked.items()}
+
+    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        looked = self._looked(map(as_partition, partitions))
+        return {tp: state.end(tp.partition) for tp, state in looked.items()}
+
+    def offsets_for_times(
+        self, times: Mapping[tuple[str, int], int]
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time for each partition; None where there is none."""
+        wanted = {as_partition(given): time_ms for given, time_ms in times.items()}
+        return {
+            tp: self._handle(tp.topic).offset_for_time(tp.partition, wanted[tp])
+            for tp in self._looked(wanted)
+        }
 
     # --- commits ---------------------------------------------------------------------------
 
@@ -187,23 +257,23 @@ class Consumer(Seeking):
     def followed_reset(self, partition: tuple[str, int]) -> int:
         """The number of the last reset of the group that was followed in a partition; 0: none.
         What was polled under another number is not committed any more."""
-        return self._in_group("followed_reset").handed.number(as_partition(partition))
+        return self._in_group("followed_reset").polled.followed(as_partition(partition))
 
-    def _in_group(self, doing: str) -> Worker:
+    def _in_group(self, doing: str) -> GroupMember:
         self._check_open()
-        if self._worker is None:
+        if self._group_member is None:
             raise InvalidRequestError(
                 f"{doing}() needs a group, and this consumer has none.",
                 'Make it with log.consumer(group="..."), or keep the positions yourself.',
             )
-        return self._worker
+        return self._group_member
 
     # --- where reading begins (for the cursor) ---------------------------------------------
 
     def begin(self, tp: TopicPartition) -> int:
         """The position of a partition that has none yet: the committed one, or the policy's."""
-        if self._worker is not None:
-            return self._worker.begin(tp)
+        if self._group_member is not None:
+            return self._group_member.begin(tp)
         state = self._handle(tp.topic).state(fresh=False)
         check_partition(state, tp.partition)
         if self._policy == "none":
@@ -248,8 +318,8 @@ class Consumer(Seeking):
             found = self._next(timeout, most)
             before = self._cursor.before
             out = build(found)
-            if self._worker is not None:
-                self._worker.gave(found)
+            if self._group_member is not None:
+                self._group_member.record_polled(found)
             self._cursor.before = None  # From here to the caller no signal is looked at.
             return out
         except BaseException:
@@ -264,8 +334,8 @@ class Consumer(Seeking):
         deadline = env.monotonic() + timeout
         looked = moved = False
         while True:
-            if self._worker is not None:
-                self._worker.tend()
+            if self._group_member is not None:
+                self._group_member.keep_up()
             found = self._cursor.gather(most, env.monotonic)
             if found:
                 return found
@@ -286,8 +356,8 @@ class Consumer(Seeking):
     def _look(self) -> bool:
         """One request for each topic: is there anything new?"""
         tips = self._tips()
-        if self._worker is not None and self._subscribed:
-            self._worker.watch_topics()
+        if self._group_member is not None and self._subscribed:
+            self._group_member.report_topics()
             return self._tips() != tips
         for topic in tips:
             state = self._handle(topic).glance()
@@ -305,6 +375,37 @@ class Consumer(Seeking):
 
     # --- the rest --------------------------------------------------------------------------
 
+    def _handle(self, topic: str) -> OpenTopic:
+        return self._host.topic_handle(topic)
+
+    def _looked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicState]:
+        """The state of each partition's topic, from one fresh look at each topic."""
+        states: dict[str, TopicState] = {}
+        out: dict[TopicPartition, TopicState] = {}
+        for tp in partitions:
+            if tp.topic not in states:
+                states[tp.topic] = self._handle(tp.topic).state()
+            check_partition(states[tp.topic], tp.partition)
+            out[tp] = states[tp.topic]
+        return out
+
+    def _checked(self, tp: TopicPartition) -> TopicState:
+        state = self._handle(tp.topic).state()
+        check_partition(state, tp.partition)
+        return state
+
+    def _mine(self, partition: tuple[str, int]) -> TopicPartition:
+        tp = as_partition(partition)
+        if tp not in self._cursor.positions:
+            raise InvalidRequestError(
+                f"{tp.topic}-{tp.partition} is not assigned to this consumer.",
+                "Call assign() or subscribe() first; with a group, it may be another worker's.",
+            )
+        return tp
+
+    def _these(self, partitions: tuple[tuple[str, int], ...]) -> list[TopicPartition]:
+        return [self._mine(p) for p in partitions] or list(self._cursor.positions)
+
     def _check_open(self) -> None:
         forks.check(self._made_in)
         self._cursor.rewind()  # A second Ctrl-C may have come in the midst of it.
@@ -318,8 +419,8 @@ class Consumer(Seeking):
         self._closing = True
         self._cursor.rewind()
         try:
-            if self._worker is not None:
-                self._worker.leave(commit)
+            if self._group_member is not None:
+                self._group_member.leave(commit)
         finally:
             self._closed = True
             self._cursor.clear()

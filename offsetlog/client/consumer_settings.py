@@ -8,7 +8,7 @@ Rules of this module:
 
 from __future__ import annotations
 
-from offsetlog.engine.group.committer import Settings
+from offsetlog.engine.group.group_member import MemberSettings
 from offsetlog.engine.group.heartbeats import HeartbeatTiming
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import check_name
@@ -70,11 +70,11 @@ def group_settings(
     max_poll_ms: int,
     strategy: str,
     client: str,
-) -> Settings:
+) -> MemberSettings:
     _check_client(client)
     if not isinstance(auto_commit, bool):
         raise InvalidRequestError(f"enable_auto_commit is {auto_commit!r}.", "True or False.")
-    return Settings(
+    return MemberSettings(
         policy,
         auto_commit,
         _check_interval(auto_commit_ms),

@@ -39,7 +39,7 @@ from offsetlog.core.group.reset import (
 from offsetlog.core.group.state import GroupState as GroupState
 from offsetlog.core.group.state import status
 from offsetlog.core.topic import plan as fetch
-from offsetlog.engine.group.committer import WorkerHost
+from offsetlog.engine.group.group_member import GroupHost
 from offsetlog.engine.group.lag import behind, spans_of
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import TopicPartition, check_name
@@ -48,7 +48,7 @@ from offsetlog.values import TopicPartition, check_name
 class Group:
     """One consumer group of a log."""
 
-    def __init__(self, host: WorkerHost, name: str) -> None:
+    def __init__(self, host: GroupHost, name: str) -> None:
         self._host = host
         self.name = check_name(name, "group")
 

@@ -90,7 +90,7 @@ class Log:
         self._root_was_seen = False
         self._offsets_place = offsets_table
         self._offsets: OffsetsTable | None = None
-        self._pulses: Heartbeats | None = None
+        self._heartbeats: Heartbeats | None = None
         self._closed = False
 
     @property
@@ -377,11 +377,11 @@ class Log:
             return self._offsets
 
     @property
-    def pulses(self) -> Heartbeats:
+    def heartbeats(self) -> Heartbeats:
         with self._lock:
-            if self._pulses is None:
-                self._pulses = Heartbeats(self.offsets_table)
-            return self._pulses
+            if self._heartbeats is None:
+                self._heartbeats = Heartbeats(self.offsets_table)
+            return self._heartbeats
 
     def groups(self) -> GroupList:
         """The consumer groups that there are, by name."""
@@ -490,8 +490,8 @@ class Log:
             except Exception as error:  # noqa: BLE001 - the rest is closed first
                 errors.append(error)
 
-        if self._pulses is not None:
-            attempt(self._pulses.close)
+        if self._heartbeats is not None:
+            attempt(self._heartbeats.close)
         unfinished = self._unfinished()
         for appender in list(self._appenders.values()):
             attempt(appender.close)

@@ -14,8 +14,11 @@ from offsetlog import (
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
+from offsetlog.client import consumer, to_records
 from offsetlog.client.log import Log
 from offsetlog.engine.env import REAL
+from offsetlog.engine.group import group_member, polled
+from offsetlog.engine.topic import cursor, reader
 from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 
@@ -224,8 +227,7 @@ def test_a_group_that_commits_again_and_again_where_it_is_does_not_expire(log):
 
 
 CONSUMER = {
-    f"offsetlog.client.{name}"
-    for name in ("consumer", "cursor", "worker", "committer", "handed", "records", "reader")
+    module.__name__ for module in (consumer, cursor, group_member, polled, to_records, reader)
 }
 
 

@@ -262,8 +262,8 @@ def test_maintain_gives_up_groups_that_nobody_needs(log):
         consumer.assign([("orders", 0)])
         consumer.commit({("orders", 0): 5})
     killed = quiet(log, "killed")
-    log.pulses.remove(killed.member)  # As a SIGKILL leaves it: no beat, no leave.
-    killed._worker.member, killed._worker.topics = None, ()
+    log.heartbeats.remove(killed.member)  # As a SIGKILL leaves it: no beat, no leave.
+    killed._group_member.member, killed._group_member.topics = None, ()
     assert log.maintain()[-1].expired_records == 0
     assert list(log.groups()) == ["killed", "old"]
     assert log.maintain("orders")[-1].topic == "orders"

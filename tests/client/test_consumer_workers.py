@@ -126,7 +126,9 @@ def test_a_partition_that_was_added_before_a_restart_is_read_from_its_start(log,
             log.topic("orders").alter(partitions=2)
             settle(first, until=lambda: len(places(first)) == 2)
             first.commit({("orders", 0): 3})
-            first._worker._settings = first._worker._settings._replace(auto_commit=False)
+            first._group_member._settings = first._group_member._settings._replace(
+                auto_commit=False
+            )
     if not seen:
         log.topic("orders").alter(partitions=2)
     fill(log, partitions=2, records=10)
@@ -221,7 +223,7 @@ class Crowd:
     def __init__(self, log, count, session_ms, monkeypatch):
         self.clock, self.looks, self.lists = 1000.0, 0, 0
         env = REAL._replace(monotonic=lambda: self.clock, sleep=lambda s: None)
-        monkeypatch.setattr(Heartbeats, "add", lambda pulses, heart: pulses._hearts.update(
+        monkeypatch.setattr(Heartbeats, "add", lambda beats, heart: beats._hearts.update(
             {heart.member: heart}
         ))  # fmt: skip
         self.session_ms = session_ms
@@ -253,10 +255,10 @@ class Crowd:
         while self.clock < until:
             self.clock += 0.1
             for n in alive:
-                for heart in self.logs[n].pulses._hearts.values():
+                for heart in self.logs[n].heartbeats._hearts.values():
                     heart.polled_at = self.clock
-                self.logs[n].pulses.beats()
-                self.logs[n].pulses.watches()
+                self.logs[n].heartbeats.beats()
+                self.logs[n].heartbeats.watches()
 
     def there(self, log):
         left = log.offsets_table.look().group("billing").members
@@ -294,7 +296,7 @@ def test_a_listing_that_is_stale_puts_nobody_out(log, monkeypatch):
     for each in crowd.logs:
         each.offsets_table.port.list_beats = lambda: stale
     crowd.passes(12, range(12))
-    crowd.logs[3].pulses._hearts.clear()
+    crowd.logs[3].heartbeats._hearts.clear()
     for each in crowd.logs:
         each.offsets_table.port.list_beats = dict
     crowd.passes(7, range(12))
@@ -307,6 +309,6 @@ def test_a_watcher_that_slept_puts_nobody_out(log, monkeypatch):
     crowd.passes(3, range(12))
     for _ in range(4):
         crowd.clock += 60
-        crowd.logs[0].pulses.watches()
+        crowd.logs[0].heartbeats.watches()
         crowd.passes(1, range(12))
     assert crowd.there(log) == list(range(12))

@@ -12,7 +12,7 @@ from offsetlog.core.group import decide, membership
 from offsetlog.core.group import verdict as judge
 from offsetlog.core.group.facts import FactKind
 from offsetlog.core.group.verdict import IgnoredReason
-from offsetlog.engine.group.group_member import Worker
+from offsetlog.engine.group.group_member import GroupMember
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.topic.cursor import Cursor
 from offsetlog.errors import FencedError
@@ -65,18 +65,18 @@ def _takes_before_the_release() -> list[Patch]:
             told = told._replace(holds=told.holds | frozenset(told.waits), waits=())
         return told
 
-    from offsetlog.engine.group import group_member as worker
+    from offsetlog.engine.group import group_member
 
-    return [(worker, "standing", eager)]
+    return [(group_member, "standing", eager)]
 
 
 def _deaf_to_resets() -> list[Patch]:
     """A worker goes on reading where it was, and commits it under the new number."""
 
     def follow(self: Any, group: Any) -> None:
-        self._followed = group.resets
+        self._followed_reset = group.resets
 
-    return [(Worker, "_follow", follow)]
+    return [(GroupMember, "_follow", follow)]
 
 
 def _reset_of_all_partitions() -> list[Patch]:

@@ -29,7 +29,7 @@ GROUP = "g"
 SESSION_MS = 3_000
 
 
-class HandPulses(Heartbeats):
+class HandHeartbeats(Heartbeats):
     """Hearts that beat when their owner says so."""
 
     def add(self, heart: Heartbeat) -> None:
@@ -46,7 +46,7 @@ class HandLog:
         self.store = SimStore(actor.world, actor.process, actor.scene.is_local)
         self._handle = actor.handle
         self.offsets_table = OffsetsTable(ChainOffsets(self.store, FOLDER), self.env, None)
-        self.pulses = HandPulses(self.offsets_table)
+        self.heartbeats = HandHeartbeats(self.offsets_table)
 
     def see_root(self) -> None:
         """The simulated root is always in sight."""
@@ -71,8 +71,8 @@ def worker(actor: Actor) -> None:
         if consumer is None:
             consumer = actor.do("joins", partial(_join, log))
             continue
-        log.pulses.beats()
-        log.pulses.watches()
+        log.heartbeats.beats()
+        log.heartbeats.watches()
         poll = partial(_poll, log, ledger, consumer, actor.rng.choice((1, 3, 50)))
         got = actor.do("polls", poll, reads_ahead=True)
         if got is None:

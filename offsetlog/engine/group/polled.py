@@ -1,11 +1,12 @@
-"""What a consumer was given of each partition, and under which reset of its group.
+"""What a consumer polled of each partition, and under which reset of its group.
 
 Invariants:
 
-1. A reset that is followed closes what was given until then: a commit of it is no progress, for
-   the group was put elsewhere since. What was given again since then is progress.
-2. It outlives the loss of a partition: who gets it back still knows what it read before.
-3. Bounded: of each partition at most ``MOST_RANGES`` ranges are known on each side of the reset;
+1. Following a reset closes what was polled until then: a commit of it is no progress, for the
+   group was put elsewhere since. What is polled again after that is progress.
+2. It outlives the loss of a partition: a consumer that gets it back still knows what it polled
+   before.
+3. Bounded: of each partition at most ``MAX_RANGES`` ranges are known on each side of the reset;
    beyond that the two that lie nearest to each other count as one.
 """
 
@@ -15,74 +16,74 @@ from collections.abc import Iterable
 
 from offsetlog.values import TopicPartition
 
-MOST_RANGES = 64
-_Range = tuple[int, int]
-"""The first offset that was given, and the one after the last."""
+MAX_RANGES = 64
+OffsetRange = tuple[int, int]
+"""The first offset that was polled, and the one after the last."""
 
 
-class _Given:
+class _Polled:
     """One partition."""
 
     def __init__(self) -> None:
-        self.number = self.number_before = 0
-        self.since: list[_Range] = []
-        self.before: list[_Range] = []
+        self.reset = self.reset_before = 0
+        self.since: list[OffsetRange] = []
+        self.before: list[OffsetRange] = []
 
 
 class PolledRanges:
     def __init__(self) -> None:
-        self._given: dict[TopicPartition, _Given] = {}
+        self._partitions: dict[TopicPartition, _Polled] = {}
 
-    def give(self, tp: TopicPartition, first: int, after: int) -> None:
-        given = self._given.setdefault(tp, _Given())
-        if given.since and given.since[-1][0] <= first <= given.since[-1][1]:
-            low, high = given.since.pop()
-            given.since.append((low, max(high, after)))
+    def add(self, tp: TopicPartition, first: int, after: int) -> None:
+        polled = self._partitions.setdefault(tp, _Polled())
+        if polled.since and polled.since[-1][0] <= first <= polled.since[-1][1]:
+            low, high = polled.since.pop()
+            polled.since.append((low, max(high, after)))
         else:
-            given.since = _few([*given.since, (first, after)])
+            polled.since = _merge([*polled.since, (first, after)])
 
-    def follow(self, partitions: Iterable[TopicPartition], number: int) -> None:
-        """These were reset, and ``number`` is the reset that is followed from now on."""
+    def follow(self, partitions: Iterable[TopicPartition], reset: int) -> None:
+        """These were reset, and ``reset`` is the number that is followed from now on."""
         for tp in partitions:
-            given = self._given.setdefault(tp, _Given())
-            if given.number == number:
+            polled = self._partitions.setdefault(tp, _Polled())
+            if polled.reset == reset:
                 continue
-            given.before = _few([*given.before, *given.since])
-            given.number_before = given.number
-            given.number, given.since = number, []
+            polled.before = _merge([*polled.before, *polled.since])
+            polled.reset_before = polled.reset
+            polled.reset, polled.since = reset, []
 
-    def number(self, tp: TopicPartition) -> int:
+    def followed(self, tp: TopicPartition) -> int:
         """The last reset of the partition that was followed; 0: none."""
-        given = self._given.get(tp)
-        return 0 if given is None else given.number
+        polled = self._partitions.get(tp)
+        return 0 if polled is None else polled.reset
 
-    def number_of(self, tp: TopicPartition, offset: int) -> int | None:
-        """The reset under which this position was given; None when it is not one from before
-        the last that was followed."""
-        given = self._given.get(tp)
-        if given is None or _within(given.since, offset) or not _within(given.before, offset):
+    def number_before(self, tp: TopicPartition, offset: int) -> int | None:
+        """The reset under which this position was polled; None unless it was before the last
+        one that was followed."""
+        polled = self._partitions.get(tp)
+        if polled is None or _within(polled.since, offset) or not _within(polled.before, offset):
             return None
-        return given.number_before
+        return polled.reset_before
 
 
-def _within(ranges: list[_Range], offset: int) -> bool:
+def _within(ranges: list[OffsetRange], offset: int) -> bool:
     return any(low <= offset <= high for low, high in ranges)
 
 
-def _few(ranges: list[_Range]) -> list[_Range]:
-    """The same offsets in ranges that do not overlap; the last one given stays the last."""
+def _merge(ranges: list[OffsetRange]) -> list[OffsetRange]:
+    """The same offsets in a bounded number of disjoint ranges; the last one stays the last."""
     last = ranges[-1] if ranges else None
-    out: list[_Range] = []
+    merged: list[OffsetRange] = []
     for low, high in sorted(ranges):
-        if out and low <= out[-1][1]:
-            out[-1] = (out[-1][0], max(out[-1][1], high))
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], high))
         else:
-            out.append((low, high))
-    while len(out) > MOST_RANGES:
-        at = min(range(1, len(out)), key=lambda n: out[n][0] - out[n - 1][1])
-        out[at - 1 : at + 1] = [(out[at - 1][0], out[at][1])]
+            merged.append((low, high))
+    while len(merged) > MAX_RANGES:
+        at = min(range(1, len(merged)), key=lambda n: merged[n][0] - merged[n - 1][1])
+        merged[at - 1 : at + 1] = [(merged[at - 1][0], merged[at][1])]
     if last is not None:
-        holds = next(found for found in out if found[0] <= last[0] and last[1] <= found[1])
-        out.remove(holds)
-        out.append(holds)
-    return out
+        newest = next(r for r in merged if r[0] <= last[0] and last[1] <= r[1])
+        merged.remove(newest)
+        merged.append(newest)
+    return merged

@@ -31,7 +31,7 @@ PARTITIONS = 5
 SESSION_MS = 3000
 
 
-class HandPulses(Heartbeats):
+class HandHeartbeats(Heartbeats):
     """Heartbeats that are sent when the test says so."""
 
     def add(self, heart: Heartbeat) -> None:
@@ -73,8 +73,8 @@ class Worker:
         self.log = Log(open_store(world.url), env)
         table: OffsetsTable = self.log.offsets_table
         table.port = Forgetful(table.port, world.chance, world.lost_answers)
-        self.pulses = HandPulses(table)
-        self.log._pulses = self.pulses
+        self.heartbeats = HandHeartbeats(table)
+        self.log._heartbeats = self.heartbeats
         self.given: list[tuple[int, int]] = []
         self.consumer = self.fresh()
 
@@ -133,7 +133,7 @@ class World:
             worker = chance.choice(awake)
             chance.choice([worker.poll, worker.poll, worker.commit])()
         for worker in awake:
-            worker.pulses.now()
+            worker.heartbeats.now()
         if chance.random() < 0.3:
             self.produce()
         if self.faults and chance.random() < 0.12:
@@ -202,7 +202,7 @@ class World:
             for worker in self.workers:
                 worker.clock += 0.05
                 worker.poll()
-                worker.pulses.now()
+                worker.heartbeats.now()
                 worker.commit()
             self.check()
             if all(self.positions.get(("orders", p), 0) == end for p, end in ends.items()):
