@@ -1,1 +1,4 @@
-"""The command line: one file a command group, over the client. ``main.main`` is its entry."""
+"""The command line: one file for each command; ``main.main`` is the entry point.
+
+Everything that is printed goes through ``output``.
+"""

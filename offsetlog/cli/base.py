@@ -1,9 +1,9 @@
-"""Commands as this program has them: global options everywhere, help with examples.
+"""Commands with the global options, and with examples in their help.
 
 Invariants:
 
 1. A global option means the same before the command, after it, and between a group and its
-   command; the last one given wins.
+   command; the last one wins.
 2. Every command's help ends with examples, which the tests run.
 """
 
@@ -23,8 +23,8 @@ from offsetlog.values import did_you_mean
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-def _noted(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
-    def note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+def _store_in_session(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def store(ctx: click.Context, param: click.Parameter, value: Any) -> None:
         session = ctx.find_object(CliSession)
         if session is None or value is None or value is False or value == ():
             return
@@ -33,7 +33,7 @@ def _noted(name: str) -> Callable[[click.Context, click.Parameter, Any], None]:
         else:
             setattr(session, name, value)
 
-    return note
+    return store
 
 
 class StorageOption(ParamType):
@@ -47,45 +47,47 @@ class StorageOption(ParamType):
         key, equals, text = value.partition("=")
         if not equals or not key:
             # The text is not repeated: it may be a secret.
-            self.fail("a storage option is written as name=value.", param, ctx)
+            self.fail("write a storage option as name=value.", param, ctx)
         return key, parse_option(text)
 
 
 def global_options(own: list[click.Parameter]) -> list[click.Parameter]:
     """Those whose names the command does not use itself: ``topics create --config`` is its own."""
-    taken = {name for param in own for name in param.opts}
+    own_names = {name for param in own for name in param.opts}
 
-    def option(*names: str, **about: Any) -> click.Option:
+    def option(*names: str, **attributes: Any) -> click.Option:
         field = names[0].removeprefix("--").replace("-", "_")
-        return click.Option(names, expose_value=False, callback=_noted(field), **about)
+        return click.Option(
+            names, expose_value=False, callback=_store_in_session(field), **attributes
+        )
 
     shared = [
-        option("--root", metavar="URL", help="Where the log is: a path or any fsspec URL."),
-        option("--config", metavar="FILE", help="Settings to use in place of conf/offsetlog.toml."),
+        option("--root", metavar="URL", help="The log: a path or any fsspec URL."),
+        option("--config", metavar="FILE", help="Settings, instead of conf/offsetlog.toml."),
         option(
             "--storage",
             type=StorageOption(),
             multiple=True,
             metavar="K=V",
-            help="An option of the filesystem; may be repeated.",
+            help="An option of the filesystem; repeatable.",
         ),
-        option("--json", is_flag=True, help="Print JSON, for programs."),
-        option("--debug", is_flag=True, help="Show where an error came from."),
+        option("--json", is_flag=True, help="Print JSON."),
+        option("--debug", is_flag=True, help="Show the traceback of an error."),
         option(
             "--single-writer",
             is_flag=True,
-            help="Write to a filesystem that cannot decide a race: only one program may.",
+            help="Write to a filesystem without put-if-absent: only one program may.",
         ),
     ]
-    return [one for one in shared if not taken & set(one.opts)]
+    return [param for param in shared if not own_names & set(param.opts)]
 
 
 class Command(click.Command):
     """A command with the global options, and with examples in its help."""
 
-    def __init__(self, *args: Any, examples: str = "", **about: Any) -> None:
-        about.setdefault("context_settings", CONTEXT)
-        super().__init__(*args, **about)
+    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
+        attributes.setdefault("context_settings", CONTEXT)
+        super().__init__(*args, **attributes)
         self.examples = inspect.cleandoc(examples)
         self._global = global_options(self.params)
         self.params = [*self.params, *self._global]
@@ -98,15 +100,15 @@ class Command(click.Command):
 
 
 class CommandGroup(click.Group):
-    """Commands under one word, with the global options too."""
+    """A group of commands, with the global options too."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, examples: str = "", **about: Any) -> None:
-        about.setdefault("context_settings", CONTEXT)
-        # A group with nothing behind it is a mistake of one line, not a page of help.
-        about["invoke_without_command"] = True
-        super().__init__(*args, **about)
+    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
+        attributes.setdefault("context_settings", CONTEXT)
+        # A group without a command is an error of one line, not a page of help.
+        attributes["invoke_without_command"] = True
+        super().__init__(*args, **attributes)
         self.examples = inspect.cleandoc(examples)
         self._global = global_options(self.params)
         self.params = [*self.params, *self._global]
@@ -131,11 +133,11 @@ class CommandGroup(click.Group):
 
 
 def need_command(ctx: click.Context) -> None:
-    """For a group that does nothing by itself."""
+    """Refuse a group that was named without a command."""
     if ctx.invoked_subcommand is None:
         assert isinstance(ctx.command, CommandGroup)
-        known = ", ".join(ctx.command.list_commands(ctx))
-        raise click.UsageError(f"A command is missing. Known: {known}.", ctx)
+        commands = ", ".join(ctx.command.list_commands(ctx))
+        raise click.UsageError(f"A command is missing. Choose one of {commands}.", ctx)
 
 
 def _write_options(
@@ -164,7 +166,7 @@ def _write_options(
 
 
 def _write_examples(examples: str, formatter: click.HelpFormatter) -> None:
-    """As they are: a wrapped command line could not be copied."""
+    """Unwrapped, so that a command line can be copied."""
     if examples:
         with formatter.section("Examples"):
             for line in examples.splitlines():

@@ -1,10 +1,11 @@
-"""``offsetlog completion``: the script that lets a shell complete commands, options, topics."""
+"""``offsetlog completion``: the script with which a shell completes commands and topics."""
 
 from __future__ import annotations
 
 import click
 
 from offsetlog.cli.base import Command
+from offsetlog.cli.output import print_line
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -29,8 +30,8 @@ def command(ctx: click.Context, shell: str) -> None:
 
     from offsetlog.cli.main import COMPLETE_VARIABLE, PROGRAM
 
-    kind = get_completion_class(shell)
-    assert kind is not None
-    script = kind(ctx.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE)
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    script = completion_class(ctx.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE)
     # The bash class would start a bash to ask for its version; the script is the same.
-    click.echo(ShellComplete.source(script))
+    print_line(ShellComplete.source(script))

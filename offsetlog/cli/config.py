@@ -3,8 +3,8 @@
 Invariants:
 
 1. It is the one that ``--config`` names, else OFFSETLOG_CONFIG, else ./conf/offsetlog.toml,
-   else ./offsetlog.toml; there need not be one. One that was named must be there.
-2. What it holds is known by name: a key that is not known is an error, not a silence.
+   else ./offsetlog.toml. None is needed, but one that was named must exist.
+2. An unknown key is an error.
 3. No value of ``[storage]`` is ever shown.
 """
 
@@ -18,9 +18,9 @@ from offsetlog.errors import InvalidRequestError
 from offsetlog.values import did_you_mean
 
 CONFIG_VARIABLE = "OFFSETLOG_CONFIG"
-PLACES = ("conf/offsetlog.toml", "offsetlog.toml")
+DEFAULT_PATHS = ("conf/offsetlog.toml", "offsetlog.toml")
 KEYS = ("root", "storage")
-LARGEST = 1024 * 1024
+MAX_BYTES = 1024 * 1024
 
 
 class FileSettings(NamedTuple):
@@ -28,14 +28,14 @@ class FileSettings(NamedTuple):
     storage: dict[str, Any] = {}  # noqa: RUF012
 
 
-def load(named: str | None) -> FileSettings:
-    """What the settings file says; nothing if there is none."""
-    path = os.environ.get(CONFIG_VARIABLE) or None if named is None else named
+def load(option: str | None) -> FileSettings:
+    """The settings in force, for this value of ``--config``; empty ones if there is no file."""
+    path = os.environ.get(CONFIG_VARIABLE) or None if option is None else option
     if path is not None:
         return read(Path(path))
-    for place in PLACES:
-        if Path(place).is_file():
-            return read(Path(place))
+    for default in DEFAULT_PATHS:
+        if Path(default).is_file():
+            return read(Path(default))
     return FileSettings()
 
 
@@ -44,32 +44,32 @@ def read(path: Path) -> FileSettings:
 
     try:
         with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise InvalidRequestError(
             f"The settings file {path} can't be read: {error.strerror}.",
-            "Give another one with --config, or none.",
+            "Name another one with --config, or none.",
         ) from None
-    if len(data) > LARGEST:
-        raise InvalidRequestError(f"The settings file {path} is larger than {LARGEST} bytes.")
+    if len(data) > MAX_BYTES:
+        raise InvalidRequestError(f"The settings file {path} is larger than {MAX_BYTES} bytes.")
     try:
-        told = tomllib.loads(data.decode())
+        content = tomllib.loads(data.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        # Python's words name the line and column; they don't repeat what is written there.
+        # Python names the line and column, and does not repeat the text there.
         raise InvalidRequestError(
             f"The settings file {path} is not TOML: {error}.",
             'Write it as: root = "s3://bucket/log"',
         ) from None
-    for key in told:
+    for key in content:
         if key not in KEYS:
             raise InvalidRequestError(
                 f"The settings file {path} has the unknown key {key!r}.", did_you_mean(key, KEYS)
             )
-    root, storage = told.get("root"), told.get("storage", {})
+    root, storage = content.get("root"), content.get("storage", {})
     if root is not None and (not isinstance(root, str) or not root):
-        raise InvalidRequestError(f"In {path} root is not a text.", 'Write root = "/data/log".')
+        raise InvalidRequestError(f"In {path} root is not a string.", 'Write root = "/data/log".')
     if not isinstance(storage, dict):
         raise InvalidRequestError(
-            f"In {path} storage is not a table.", "Write [storage], and its options below it."
+            f"In {path} storage is not a table.", "Write [storage] and its options below."
         )
     return FileSettings(root, storage)

@@ -1,9 +1,9 @@
-"""``offsetlog demo``: the log at work, with a crash in the middle.
+"""``offsetlog demo``: a log at work, with a crash in the middle.
 
 Invariants:
 
-1. With Spark and Java the story has Spark in it; without, Python alone plays it, and says why.
-2. Whatever happens, no process and no folder is left, but the folder of a demo that failed.
+1. With Spark and Java the story includes Spark; otherwise Python alone plays it, and says why.
+2. No process and no folder is left behind, except the folder of a demo that failed.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.failures import FAILED, say
-from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.failures import FAILED
+from offsetlog.cli.output import print_json, print_line, print_message, print_table
 from offsetlog.cli.params import Whole
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -37,17 +37,17 @@ SECONDS = 20.0
 )
 @click.option(
     "--seconds", type=click.FloatRange(3, 3600), default=SECONDS, show_default=True,
-    help="How long records are sent, about.",
+    help="For about how long records are sent.",
 )  # fmt: skip
 @click.option(
     "--spark/--no-spark", default=None,
-    help="With Spark, or Python alone. Default: with Spark where it and Java are installed.",
+    help="With Spark, or Python alone. Default: with Spark if it and Java are installed.",
 )  # fmt: skip
 @click.option(
     "--producers", type=Whole(1, 16), default=3, show_default=True,
-    help="How many processes send.",
+    help="Processes that send.",
 )  # fmt: skip
-@click.option("--keep", is_flag=True, help="Leave the log there, to look at it.")
+@click.option("--keep", is_flag=True, help="Keep the log, to look at it.")
 @pass_session
 @click.pass_context
 def command(
@@ -58,67 +58,70 @@ def command(
     producers: int,
     keep: bool,
 ) -> None:
-    """Stream records in and out, kill who sends and who reads, replay, and count everything.
+    """Stream records in and out, kill a sender and a reader, replay, and count everything.
 
-    Processes in plain Python send orders into a topic; a group reads them and writes invoices. Its
-    lag is shown live. One sender and the reader are killed with SIGKILL, and everything is counted.
-    Then a bug is found, the group is reset while it reads, and everything is read again.
+    Processes in plain Python send orders to a topic; a group reads them and writes invoices, and
+    its lag is shown live. A sender and a reader are killed with SIGKILL, and every record is
+    counted. Then a bug is found, the group is reset while it reads, and everything is read again.
 
-    With Spark, one query writes to the topic too, and another one is the reader; it is started
-    again. Without Spark, two workers share the partitions, one is killed, and the other takes over.
+    With Spark, one query writes to the topic too and another one is the reader, which is
+    restarted. Without Spark, two workers share the partitions: one is killed, the other takes over.
 
-    It works in a temporary folder of the local disk, whatever the root is. The exit status is 1
-    if a promise was broken.
+    It runs in a temporary folder on the local disk, whatever the root is. The exit status is 1 if
+    a promise was broken.
     """
     from offsetlog.demo.program import DemoFailed
     from offsetlog.demo.story import play
     from offsetlog.environment import spark_lacks
 
-    lacking = "" if spark is False else spark_lacks()
-    if lacking and spark:
-        say(f"the demo with Spark can't run here: {lacking}.")
+    why_not = "" if spark is False else spark_lacks()
+    if why_not and spark:
+        print_message(f"the demo can't run with Spark here: {why_not}.")
         ctx.exit(FAILED)
-    if lacking:
-        click.echo(f"This is the story without Spark, since {lacking}.", err=session.json)
+    if why_not:
+        print_line(f"This is the story without Spark, since {why_not}.", stderr=session.json)
     folder = Path(tempfile.mkdtemp(prefix="offsetlog-demo-"))
-    keeping = keep
+    keep_folder = keep
     try:
         findings = play(
             folder,
             shops=producers,
-            with_spark=spark is not False and not lacking,
+            with_spark=spark is not False and not why_not,
             seconds=seconds,
             as_json=session.json,
         )
         broken = [finding.promise for finding in findings if not finding.kept]
-        keeping = keep or bool(broken)
+        keep_folder = keep or bool(broken)
     except DemoFailed as error:
-        keeping = True
+        keep_folder = True
         for line in error.log:
-            click.echo(f"  {line}", err=True)
-        say(f"{error} All of it is in {folder}.")
+            print_line(f"  {line}", stderr=True)
+        print_message(f"{error} Everything is in {folder}.")
         ctx.exit(FAILED)
     finally:
-        if not keeping:
+        if not keep_folder:
             shutil.rmtree(folder, ignore_errors=True)
-    _show(session, findings, folder, keep)
+    _print_findings(session, findings, folder, keep)
     if broken:
-        say(f"a promise was broken: {broken[0]}. Report it, with the log that is in {folder}.")
+        print_message(f"a promise was broken: {broken[0]}. Report it, with the log in {folder}.")
         ctx.exit(FAILED)
 
 
-def _show(session: CliSession, findings: list[Finding], folder: Path, keep: bool) -> None:
+def _print_findings(session: CliSession, findings: list[Finding], folder: Path, keep: bool) -> None:
     if session.json:
         print_json([finding._asdict() for finding in findings])
         return
-    click.echo()
+    print_line()
     print_table(
-        ("PROMISE", "KEPT", "WHAT WAS FOUND"),
-        [(one.promise, "yes" if one.kept else "NO", one.detail) for one in findings],
+        ("PROMISE", "KEPT", "DETAIL"),
+        [
+            (finding.promise, "yes" if finding.kept else "NO", finding.detail)
+            for finding in findings
+        ],
     )
     if keep:
         root = folder / "log"
-        click.echo("\nLook at it:")
+        print_line("\nTo look at it:")
         for words in ("topics describe orders", "groups describe billing", "verify"):
-            click.echo(f"  offsetlog --root {root} {words}")
-        click.echo(f"  find {root} | head -30")
+            print_line(f"  offsetlog --root {root} {words}")
+        print_line(f"  find {root} | head -30")

@@ -1,10 +1,10 @@
-"""``offsetlog doctor``: is this machine, and this filesystem, fit for a log.
+"""``offsetlog doctor``: whether this filesystem and this machine are fit for a log.
 
 Invariants:
 
-1. The filesystem is judged by racing real processes on it, not by its name.
-2. All of it happens in a scratch folder of its own under the root, which is removed; no topic
-   is needed, and none is touched.
+1. The filesystem is tested by racing real processes on it, not by its name.
+2. Everything happens in a scratch folder under the root, which is removed; no topic is needed,
+   and none is touched.
 3. Java and Spark are for information: a log needs neither (see ``offsetlog.environment``).
 """
 
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.failures import FAILED, say
-from offsetlog.cli.output import print_json, print_table, progress
+from offsetlog.cli.failures import FAILED
+from offsetlog.cli.output import print_json, print_line, print_message, print_table, progress
 from offsetlog.cli.params import Whole
 from offsetlog.cli.session import CliSession, RootAddress, pass_session
 from offsetlog.environment import MISSING, SparkCheck, java, spark_checks, version_of
@@ -40,7 +40,7 @@ USED_FOR = {
 
 
 class DoctorFact(NamedTuple):
-    """One line about this machine."""
+    """One fact about this machine."""
 
     what: str
     found: str
@@ -55,38 +55,40 @@ class DoctorFact(NamedTuple):
     $ offsetlog --root /data/log doctor --processes 4 --rounds 20 --seconds 20
     """,
 )
-@click.option("--processes", type=Whole(2, 64), default=8, show_default=True, help="How many race.")
+@click.option(
+    "--processes", type=Whole(2, 64), default=8, show_default=True, help="Processes that race."
+)
 @click.option(
     "--rounds", type=Whole(2, 10_000), default=50, show_default=True,
-    help="How many names they race for.",
+    help="Names they race for.",
 )  # fmt: skip
 @click.option(
     "--seconds", type=click.FloatRange(5, 3600), default=60, show_default=True,
-    help="The longest that it may take, about.",
+    help="The approximate time limit.",
 )  # fmt: skip
 @pass_session
 @click.pass_context
 def command(
     ctx: click.Context, session: CliSession, processes: int, rounds: int, seconds: float
 ) -> None:
-    """Find out whether the root's filesystem is fit for a log, and how fast it is.
+    """Test whether the root's filesystem is fit for a log, and how fast it is.
 
     Processes race for names while others read, in a scratch folder under the root that is
-    removed again. The root need not hold a log yet. The exit status is 1 if it is not fit for
-    writing. Where Spark is installed it is looked at too, without starting it: Java, versions,
-    the Python of its workers, and whether they find the plugin; only Spark's users need that.
+    removed afterwards. The root need not hold a log yet. The exit status is 1 if the filesystem is
+    not fit for writing. Where Spark is installed, Java, versions, the workers' Python and the
+    plugin are checked too, without starting Spark.
     """
-    place = session.place()
+    address = session.address()
     facts = machine()
     spark = spark_checks(java())
     with progress("Checking") as show:
         from offsetlog.testing import check_store
 
         report = _in_scratch(
-            place,
+            address,
             lambda url: check_store(
                 url,
-                place.storage,
+                address.storage,
                 processes=processes,
                 rounds=rounds,
                 seconds_max=seconds,
@@ -95,33 +97,40 @@ def command(
         )
     fit = report.passed and report.rounds > 0
     if session.json:
-        told = {"fit": fit, "machine": [fact._asdict() for fact in facts]}
-        told["spark"] = [check._asdict() for check in spark]
-        print_json({**told, "filesystem": report.to_dict()})
+        print_json(
+            {
+                "fit": fit,
+                "machine": [fact._asdict() for fact in facts],
+                "spark": [check._asdict() for check in spark],
+                "filesystem": report.to_dict(),
+            }
+        )
     else:
-        _show_machine(facts, spark)
-        _show(report, fit, rounds)
+        _print_machine(facts, spark)
+        _print_report(report, fit, rounds)
     if report.passed and not fit:
-        say("nothing was raced for in the time, so nothing is known. Give it more with --seconds.")
+        print_message(
+            "the time was too short for a single race, so nothing is known. Raise --seconds."
+        )
         ctx.exit(FAILED)
     if not fit:
-        say(
+        print_message(
             "this filesystem is not fit for writing a log. Use a local disk, S3, GCS, Azure, sftp "
-            "or smb; what can be read here stays readable."
+            "or smb; a log here can still be read."
         )
         ctx.exit(FAILED)
 
 
-def _in_scratch(place: RootAddress, check: Callable[[str], Report]) -> Report:
-    """Run a check on a new folder under the root, and leave nothing of it."""
+def _in_scratch(address: RootAddress, check: Callable[[str], Report]) -> Report:
+    """Run a check in a new folder under the root, and remove it."""
     from offsetlog.errors import OffsetLogError
     from offsetlog.storage.open import open_store
 
     name = f"_doctor-{os.urandom(6).hex()}"
     try:
-        return check(f"{place.url.rstrip('/')}/{name}")
+        return check(f"{address.url.rstrip('/')}/{name}")
     finally:
-        store = open_store(place.url, **place.storage)
+        store = open_store(address.url, **address.storage)
         try:
             store.delete_tree(name)
         except OffsetLogError:
@@ -130,39 +139,39 @@ def _in_scratch(place: RootAddress, check: Callable[[str], Report]) -> Report:
             store.close()
 
 
-def _show_machine(facts: list[DoctorFact], spark: list[SparkCheck]) -> None:
+def _print_machine(facts: list[DoctorFact], spark: list[SparkCheck]) -> None:
     print_table(("MACHINE", "FOUND", "NEEDED FOR"), facts)
-    click.echo()
+    print_line()
     if spark:
         rows = [(check.name, "ok" if check.passed else "WRONG", check.detail) for check in spark]
-        print_table(("SPARK", "RESULT", "WHAT WAS SEEN"), rows)
-        click.echo()
+        print_table(("SPARK", "RESULT", "DETAIL"), rows)
+        print_line()
 
 
-def _show(report: Report, fit: bool, rounds: int) -> None:
+def _print_report(report: Report, fit: bool, rounds: int) -> None:
     rows = [
         (check.name, "ok" if check.passed else "FAILED", check.detail) for check in report.checks
     ]
-    print_table(("CHECK", "RESULT", "WHAT WAS SEEN"), rows)
+    print_table(("CHECK", "RESULT", "DETAIL"), rows)
     if report.latencies:
-        click.echo()
+        print_line()
         print_table(
             ("CALL", "P50 MS", "P99 MS"),
             [(one.call, round(one.p50_ms, 2), round(one.p99_ms, 2)) for one in report.latencies],
         )
-    click.echo()
+    print_line()
     if report.puts_per_second_alone:
-        click.echo(
-            f"Appends a second: {report.puts_per_second_alone:.0f} of one process, "
-            f"{report.puts_per_second_contended:.0f} of {report.processes} on one topic."
+        print_line(
+            f"Appends a second: {report.puts_per_second_alone:.0f} by one process, "
+            f"{report.puts_per_second_contended:.0f} by {report.processes} on one topic."
         )
     if report.passed and report.rounds < rounds:
-        click.echo(
-            f"There was time to race for {report.rounds} of {rounds} names: "
-            "--seconds gives it more."
+        print_line(
+            f"There was time to race for {report.rounds} of {rounds} names; "
+            "raise --seconds for more."
         )
     verdict = "Fit for writing" if fit else "NOT fit for writing"
-    click.echo(f"{verdict}: {report.url.rpartition('/')[0]} ({report.seconds:.1f} s).")
+    print_line(f"{verdict}: {report.url.rpartition('/')[0]} ({report.seconds:.1f} s).")
 
 
 # --- this machine ------------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 Invariants:
 
-1. The columns have Kafka's names, and what Kafka does not have comes after them.
+1. Columns have Kafka's names; those that Kafka does not have come last.
 2. A reset changes nothing without ``--execute``.
-3. What ``reset --export`` prints is what ``--from-file`` takes, and nothing else is on stdout.
+3. ``reset --export`` prints what ``--from-file`` reads, and nothing else on stdout.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetlog.cli.base import Command, CommandGroup, need_command
-from offsetlog.cli.failures import say
-from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.output import print_json, print_line, print_table, print_text, print_warning
 from offsetlog.cli.params import TopicPartitions
 from offsetlog.cli.session import CliSession, pass_session
 from offsetlog.errors import InvalidRequestError
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def command(ctx: click.Context) -> None:
-    """Consumer groups: what they have read, how far behind they are, putting them back."""
+    """List, describe, reset and delete consumer groups."""
     need_command(ctx)
 
 
@@ -51,11 +50,13 @@ def command(ctx: click.Context) -> None:
 def list_(session: CliSession) -> None:
     """List the groups of the root."""
     with session.open() as log:
-        infos = log.groups().infos
+        summaries = log.groups().infos
     if session.json:
-        print_json([told.to_dict() for told in infos])
+        print_json([summary.to_dict() for summary in summaries])
         return
-    print_table(("GROUP", "STATE", "#MEMBERS", "#PARTITIONS"), [list(told) for told in infos])
+    print_table(
+        ("GROUP", "STATE", "#MEMBERS", "#PARTITIONS"), [list(summary) for summary in summaries]
+    )
 
 
 @command.command(
@@ -68,46 +69,46 @@ def list_(session: CliSession) -> None:
     """,
 )
 @click.argument("group", metavar="GROUP")
-@click.option("--members", is_flag=True, help="Show the members and what each of them holds.")
+@click.option("--members", is_flag=True, help="Show the members and their partitions.")
 @click.option("--state", "state", is_flag=True, help="Show the state of the group.")
 @pass_session
 def describe(session: CliSession, group: str, members: bool, state: bool) -> None:
     """Show how far a group has read, and how far behind it is.
 
-    CURRENT-OFFSET is the next offset that the group reads. LAG is in records, LAG-SECONDS the age
-    of the oldest record that was not committed. Partitions without a commit are left out.
+    CURRENT-OFFSET is the next offset that the group reads. LAG counts records; LAG-SECONDS is the
+    age of the oldest record that is not committed. Partitions without a commit are left out.
     """
     if members and state:
-        raise InvalidRequestError("--members and --state don't go together.", "Give one of them.")
+        raise InvalidRequestError("--members and --state don't go together.", "Use one of them.")
     with session.open() as log:
-        told = log.group(group).describe()
+        info = log.group(group).describe()
     if session.json:
-        print_json(told.to_dict())
+        print_json(info.to_dict())
     elif members:
-        _print_members(told)
+        _print_members(info)
     elif state:
-        strategies = sorted({member.strategy for member in told.members})
+        strategies = sorted({member.strategy for member in info.members})
         print_table(
             ("GROUP", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS", "GENERATION", "RESETS"),
             [
                 (
-                    told.name, ",".join(strategies) or "-", told.state, len(told.members),
-                    told.generation, told.resets,
+                    info.name, ",".join(strategies) or "-", info.state, len(info.members),
+                    info.generation, info.resets,
                 )
             ],
         )  # fmt: skip
     else:
-        _print_lag(told)
+        _print_lag(info)
 
 
-def _print_lag(told: GroupInfo) -> None:
-    by_name = {member.member: member for member in told.members}
+def _print_lag(info: GroupInfo) -> None:
+    by_name = {member.member: member for member in info.members}
     rows: list[tuple[Any, ...]] = []
-    for line in told.partitions:
+    for line in info.partitions:
         member = by_name.get(line.member or "")
         rows.append(
             (
-                told.name,
+                info.name,
                 line.topic,
                 line.partition,
                 line.committed,
@@ -127,16 +128,16 @@ def _print_lag(told: GroupInfo) -> None:
     )  # fmt: skip
 
 
-def _print_members(told: GroupInfo) -> None:
+def _print_members(info: GroupInfo) -> None:
     rows = []
-    for member in told.members:
-        held: dict[str, list[int]] = {}
+    for member in info.members:
+        partitions_of: dict[str, list[int]] = {}
         for topic, partition in member.partitions:
-            held.setdefault(topic, []).append(partition)
-        shown = " ".join(f"{t}({','.join(map(str, p))})" for t, p in held.items())
+            partitions_of.setdefault(topic, []).append(partition)
+        assignment = " ".join(f"{t}({','.join(map(str, p))})" for t, p in partitions_of.items())
         rows.append(
-            (told.name, member.member, member.host, member.client or "-", len(member.partitions),
-             shown or "-")
+            (info.name, member.member, member.host, member.client or "-", len(member.partitions),
+             assignment or "-")
         )  # fmt: skip
     print_table(("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"), rows)
 
@@ -151,13 +152,13 @@ def _print_members(told: GroupInfo) -> None:
 @click.argument("group", metavar="GROUP")
 @pass_session
 def delete(session: CliSession, group: str) -> None:
-    """Delete a group that has no members, with all its positions."""
+    """Delete a group that has no members, with all its offsets."""
     with session.open() as log:
         log.group(group).delete()
     if session.json:
         print_json({"deleted": group})
     else:
-        click.echo(f"Deleted group {group}.")
+        print_line(f"Deleted group {group}.")
 
 
 @command.command(
@@ -170,13 +171,13 @@ def delete(session: CliSession, group: str) -> None:
 @click.argument("group", metavar="GROUP")
 @click.option(
     "--topic", "topics", type=TopicPartitions(), multiple=True, required=True,
-    metavar="TOPIC[:0,1]", help="The topic, or some partitions of it; may be repeated.",
+    metavar="TOPIC[:0,1]", help="The topic, or some partitions of it; repeatable.",
 )  # fmt: skip
 @pass_session
 def delete_offsets(
     session: CliSession, group: str, topics: tuple[tuple[str, tuple[int, ...] | None], ...]
 ) -> None:
-    """Delete a group's positions in a topic that no member of it reads."""
+    """Delete a group's offsets in a topic that no member reads."""
     with session.open() as log:
         for topic, partitions in topics:
             log.group(group).delete_offsets(topic, partitions)
@@ -184,7 +185,7 @@ def delete_offsets(
         print_json({"group": group, "deleted": [topic for topic, _ in topics]})
     else:
         for topic, _ in topics:
-            click.echo(f"Deleted the offsets of group {group} in topic {topic}.")
+            print_line(f"Deleted the offsets of group {group} in topic {topic}.")
 
 
 @command.command(
@@ -200,20 +201,28 @@ def delete_offsets(
 @click.argument("group", metavar="GROUP")
 @click.option(
     "--topic", "topics", type=TopicPartitions(), multiple=True, metavar="TOPIC[:0,1]",
-    help="A topic, or some partitions of it; may be repeated.",
+    help="A topic, or some partitions of it; repeatable.",
 )  # fmt: skip
-@click.option("--all-topics", is_flag=True, help="All topics that the group has positions in.")
-@click.option("--to-earliest", is_flag=True, help="To the first offset that is there.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-current", is_flag=True, help="To where it is; with --export, to keep it.")
+@click.option("--all-topics", is_flag=True, help="All topics in which the group has offsets.")
+@click.option("--to-earliest", is_flag=True, help="To the log start.")
+@click.option("--to-latest", is_flag=True, help="To the log end.")
+@click.option(
+    "--to-current", is_flag=True, help="To the current offsets; with --export, to save them."
+)
 @click.option("--to-offset", metavar="N", help="To this offset.")
-@click.option("--shift-by", metavar="N", help="By so many records, back if negative.")
-@click.option("--to-datetime", metavar="TIME", help="To the first record since, in ISO 8601.")
-@click.option("--by-duration", metavar="DURATION", help="Back by PT10M, P1D and their like.")
-@click.option("--from-file", metavar="CSV", help="To what the file says: topic,partition,offset.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be done (the default).")
-@click.option("--execute", is_flag=True, help="Do it.")
-@click.option("--export", is_flag=True, help="Print the new positions as CSV.")
+@click.option("--shift-by", metavar="N", help="By N records; back if negative.")
+@click.option(
+    "--to-datetime", metavar="TIME", help="To the first record at or after an ISO 8601 time."
+)
+@click.option(
+    "--by-duration", metavar="DURATION", help="Back by an ISO 8601 duration, such as PT10M or P1D."
+)
+@click.option(
+    "--from-file", metavar="CSV", help="To the offsets of a file: topic,partition,offset."
+)
+@click.option("--dry-run", is_flag=True, help="Only show the result (the default).")
+@click.option("--execute", is_flag=True, help="Apply it.")
+@click.option("--export", is_flag=True, help="Print the new offsets as CSV.")
 @pass_session
 def reset(
     session: CliSession,
@@ -226,21 +235,21 @@ def reset(
     export: bool,
     **scenarios: Any,
 ) -> None:
-    """Put a group's positions elsewhere; without --execute nothing is changed.
+    """Reset the offsets of a group; without --execute nothing is changed.
 
-    Exactly one of the ways must be given. Running Python workers follow at their next poll. A group
-    that is not there yet is made, as by Kafka's tool.
-    Targets outside of what a partition holds are clamped to it, with a warning.
+    Exactly one target is required. Running members follow at their next poll, Spark queries at
+    their next micro-batch. A group that does not exist is created, as by Kafka's tool. Targets
+    outside the log are clamped to it, with a warning.
     """
     from offsetlog.core.group.reset import choose_scenario
 
     if dry_run and execute:
-        raise InvalidRequestError("--dry-run and --execute don't go together.", "Give one of them.")
+        raise InvalidRequestError("--dry-run and --execute don't go together.", "Use one of them.")
     if all_topics and topics:
-        raise InvalidRequestError("--topic and --all-topics don't go together.", "Give one.")
+        raise InvalidRequestError("--topic and --all-topics don't go together.", "Use one of them.")
     path = scenarios["from_file"]
     if not topics and not all_topics and path is None:
-        raise InvalidRequestError("No topic was named.", "Give --topic TOPIC, or --all-topics.")
+        raise InvalidRequestError("No topic was named.", "Add --topic TOPIC or --all-topics.")
     if path is not None:
         from offsetlog.client.group import read_text
 
@@ -249,25 +258,25 @@ def reset(
     with session.open() as log:
         plan = log.group(group).plan_many(scenario, _merged(topics), dry_run=not execute)
     for warning in plan.warnings:
-        say(f"warning: {warning}")
-    _show(session, plan, export)
+        print_warning(warning)
+    _print_plan(session, plan, export)
 
 
 def _merged(
     topics: tuple[tuple[str, tuple[int, ...] | None], ...],
 ) -> list[tuple[str, tuple[int, ...] | None]]:
-    """One entry for a topic: all of it, if it was once given without partitions."""
-    out: dict[str, tuple[int, ...] | None] = {}
+    """One entry for each topic; all of it, where it was once named without partitions."""
+    merged: dict[str, tuple[int, ...] | None] = {}
     for topic, partitions in topics:
-        known = out.get(topic, ())
-        whole = partitions is None or (topic in out and known is None)
-        out[topic] = None if whole else (*(known or ()), *(partitions or ()))
-    return list(out.items())
+        previous = merged.get(topic, ())
+        whole = partitions is None or previous is None
+        merged[topic] = None if whole else (*(previous or ()), *(partitions or ()))
+    return list(merged.items())
 
 
-def _show(session: CliSession, plan: ResetPlan, export: bool) -> None:
+def _print_plan(session: CliSession, plan: ResetPlan, export: bool) -> None:
     if export:
-        click.echo(plan.to_csv(), nl=False)
+        print_text(plan.to_csv())
         return
     if session.json:
         print_json(plan.to_dict())
@@ -280,4 +289,4 @@ def _show(session: CliSession, plan: ResetPlan, export: bool) -> None:
         ],
     )
     if not plan.executed:
-        click.echo("Nothing was changed: this was a dry run. Add --execute to do it.")
+        print_line("Nothing was changed: this was a dry run. Add --execute to apply it.")

@@ -4,9 +4,9 @@ Invariants:
 
 1. A command's module is imported when the command is used, and Arrow, fsspec and rich only by
    what needs them: ``offsetlog --help`` must feel instant.
-2. Whatever goes wrong ends as one line on stderr and an exit status: 2 for a user's mistake,
-   1 for a failure, 130 for Ctrl-C. A reader that went away is no failure.
-3. Nothing is lost silently: what could not be written to stdout changes the exit status.
+2. Every failure ends as one line on stderr and an exit status: 2 for a user's mistake,
+   1 for a failure, 130 for Ctrl-C. A reader of stdout that left is no failure.
+3. Output that could not be written changes the exit status.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from collections.abc import Sequence
 import click
 
 from offsetlog import __version__
+from offsetlog.cli import output
 from offsetlog.cli.base import Command, CommandGroup
-from offsetlog.cli.failures import FAILED, INTERRUPTED, OK, explain, quiet_warnings, say
+from offsetlog.cli.failures import FAILED, INTERRUPTED, OK, explain, install_warnings
 from offsetlog.cli.session import CliSession
 
 PROGRAM = "offsetlog"
@@ -52,9 +53,9 @@ class Program(CommandGroup):
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
-        found = importlib.import_module(f"{__package__}.{module}").command
-        assert isinstance(found, Command | CommandGroup)
-        return found
+        command = importlib.import_module(f"{__package__}.{module}").command
+        assert isinstance(command, Command | CommandGroup)
+        return command
 
 
 @click.command(
@@ -72,58 +73,45 @@ class Program(CommandGroup):
 def program(ctx: click.Context) -> None:
     """Kafka's topics, partitions and offsets on any filesystem, with no broker.
 
-    A log is a folder, its root: a local path, or a URL such as s3://bucket/log. It is given by
-    --root, or by OFFSETLOG_ROOT, or by the key 'root' of conf/offsetlog.toml.
+    A log is a folder, its root: a local path, or a URL such as s3://bucket/log. Name it with
+    --root, OFFSETLOG_ROOT, or the key 'root' in conf/offsetlog.toml.
     """
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        output.print_line(ctx.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; its exit status."""
+    """Run one command and return its exit status."""
     session = CliSession()
     completing = os.environ.get(COMPLETE_VARIABLE)
     if completing:
         from click.shell_completion import shell_complete
 
         return shell_complete(program, {"obj": session}, PROGRAM, COMPLETE_VARIABLE, completing)
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    quiet_warnings(session)
+    install_warnings(session)
     try:
-        status = _run(given, session)
-        sys.stdout.flush()
+        status = _run(list(sys.argv[1:] if arguments is None else arguments), session)
+        output.flush()
         return status
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _forget_stdout()
+        output.discard_stdout()
         return session.broken_pipe_status
     except BaseException as error:  # noqa: BLE001 - the edge: nothing may end as a traceback
         text, status = explain(error)
         if session.debug:
-            import traceback
-
-            traceback.print_exc()
-        say(text)
+            output.print_traceback()
+        output.print_message(text)
         return status
 
 
-def _run(given: list[str], session: CliSession) -> int:
+def _run(arguments: list[str], session: CliSession) -> int:
     try:
-        with program.make_context(PROGRAM, given, obj=session) as ctx:
+        with program.make_context(PROGRAM, arguments, obj=session) as ctx:
             program.invoke(ctx)
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except SystemExit as done:
-        return done.code if isinstance(done.code, int) else FAILED
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else FAILED
     return OK
-
-
-def _forget_stdout() -> None:
-    """The reader is gone; let the interpreter's last flush go nowhere."""
-    try:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-    except (OSError, ValueError):
-        pass  # It is not a file: there is nothing to flush to.

@@ -1,4 +1,4 @@
-"""``offsetlog maintain``: keep a log small and quick to read."""
+"""``offsetlog maintain``: retention, compaction of files, and freed space."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ DAY = "24h"
 @click.argument("topic", metavar="[TOPIC]", type=TOPIC, required=False)
 @click.option(
     "--grace", type=Duration(), default=DAY, show_default=True, metavar="DURATION",
-    help="How old what is deleted must be: a courtesy to slow writers and to running readers.",
+    help="Keep unused files for this long, for slow writers and running readers.",
 )  # fmt: skip
 @click.option(
     "--offsets-retention", type=Duration(), default="7d", show_default=True, metavar="DURATION",
-    help="Positions go of a group that had no member and no commit for so long.",
+    help="Drop offsets of groups with no member and no commit for this long.",
 )  # fmt: skip
 @pass_session
 def command(session: CliSession, topic: str | None, grace: int, offsets_retention: int) -> None:
-    """Look after a topic, or all: retention, large files from small ones, freed space.
+    """Maintain a topic, or all: apply retention, merge small files, delete unused ones.
 
-    Run it from time to time, from anywhere, also while others read and write; twice at once
+    Run it regularly, from anywhere, also while others read and write; running it twice at once
     does no harm. A DURATION is 24h, 30m, 90s, PT10M, or milliseconds.
     """
     with session.open() as log, progress("Maintaining") as show:
-        done = log.maintain(
+        reports = log.maintain(
             topic,
             offsets_retention_minutes=-(-offsets_retention // 60_000),
             grace_ms=grace,
             progress=show,
         )
     if session.json:
-        print_json([one._asdict() for one in done])
+        print_json([report._asdict() for report in reports])
         return
     print_table(
         ("TOPIC", "EXPIRED-RECORDS", "FILES-REWRITTEN", "NEW-SEGMENTS", "ENTRIES-EMPTIED",
          "FILES-DELETED", "BYTES-DELETED"),
         [
-            (one.topic, one.expired_records, one.rewritten_files, one.new_segments, one.stubs,
-             one.deleted_files, one.deleted_bytes)
-            for one in done
+            (r.topic, r.expired_records, r.rewritten_files, r.new_segments, r.stubs,
+             r.deleted_files, r.deleted_bytes)
+            for r in reports
         ],
     )  # fmt: skip

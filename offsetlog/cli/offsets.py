@@ -1,11 +1,11 @@
-"""``offsetlog offsets``: where partitions begin and end, as Kafka's GetOffsetShell prints it."""
+"""``offsetlog offsets``: where partitions begin and end, in the form of Kafka's GetOffsetShell."""
 
 from __future__ import annotations
 
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.output import print_json
+from offsetlog.cli.output import print_json, print_line
 from offsetlog.cli.params import TOPIC, ConsumeFrom, Time
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -28,21 +28,21 @@ from offsetlog.cli.session import CliSession, pass_session
 def command(session: CliSession, topic: str, when: ConsumeFrom) -> None:
     """Print TOPIC:PARTITION:OFFSET for each partition.
 
-    'latest' is the next offset that a partition will give, 'earliest' the first that it holds.
-    For a TIMESTAMP it is the offset of the first record at or after it, and nothing behind the
-    last colon (null in JSON) where there is no such record.
+    'latest' is the next offset of a partition, 'earliest' its first one. For a TIMESTAMP it is the
+    offset of the first record at or after it; where there is none, the line ends with the colon
+    (null in JSON).
     """
     with session.open() as log:
-        found = log.topic(topic)
+        handle = log.topic(topic)
         offsets: dict[int, int | None]
         if when.kind == "earliest":
-            offsets = dict(found.beginning_offsets())
+            offsets = dict(handle.beginning_offsets())
         elif when.kind == "latest":
-            offsets = dict(found.end_offsets())
+            offsets = dict(handle.end_offsets())
         else:
-            offsets = found.offsets_for_times(dict.fromkeys(range(found.partitions), when.number))
+            offsets = handle.offsets_for_times(dict.fromkeys(range(handle.partitions), when.number))
     if session.json:
         print_json([{"topic": topic, "partition": p, "offset": o} for p, o in offsets.items()])
         return
     for partition, offset in offsets.items():
-        click.echo(f"{topic}:{partition}:{'' if offset is None else offset}")
+        print_line(f"{topic}:{partition}:{'' if offset is None else offset}")

@@ -1,15 +1,20 @@
-"""What is printed: tables, JSON and progress.
+"""The only place where the commands write to a terminal, a pipe or a file.
 
 Invariants:
 
-1. Colour, boxes and moving bars go to terminals only; elsewhere it is plain aligned text.
-2. With ``--json`` stdout holds JSON and nothing else: one document, or one object a line where
+1. No other module of the command line writes to stdout or stderr.
+2. Colour, boxes and moving bars go to terminals only; elsewhere the output is plain aligned text.
+3. With ``--json`` stdout holds JSON and nothing else: one document, or one object a line where
    records stream.
-3. Text from outside is printed as it is, never read as markup.
+4. Stored text is printed as it is, never read as markup.
+5. A message is one line on stderr, whatever the text holds.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,36 +23,74 @@ from typing import Any
 import click
 
 Progress = Callable[[str, int, int], None]
-"""(what is done, how much of it is done, how much there is)."""
+"""(current step, units finished, units in total)."""
+
+
+def print_line(text: str = "", *, stderr: bool = False) -> None:
+    click.echo(text, err=stderr)
+
+
+def print_text(text: str) -> None:
+    """Text that ends its own lines, at once."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def print_bytes(lines: Sequence[bytes]) -> None:
+    """The bytes of records, a line each, at once."""
+    sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def print_message(text: str) -> None:
+    """``offsetlog: text`` as one line on stderr."""
+    try:
+        sys.stderr.write(f"offsetlog: {' '.join(text.split())}\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        pass  # Nobody reads stderr; the exit status still tells.
+
+
+def print_warning(text: object) -> None:
+    print_message(f"warning: {text}")
+
+
+def print_traceback() -> None:
+    """Where the current exception came from, for ``--debug``."""
+    import traceback
+
+    traceback.print_exc()
 
 
 def print_json(value: Any) -> None:
-    import json
+    print_line(json.dumps(value, indent=2, ensure_ascii=False))
 
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+def to_json_line(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """A table with its numbers to the right."""
+    """A table, with columns of numbers aligned to the right."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
-    right = [
+    numeric = [
         bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
         for i in range(len(titles))
     ]
     if sys.stdout.isatty():
-        _rich_table(titles, cells, right)
+        _print_rich_table(titles, cells, numeric)
         return
     widths = [max(len(title), *(len(row[i]) for row in cells), 0) for i, title in enumerate(titles)]
-    for line in [list(titles), *cells]:
+    for row in [list(titles), *cells]:
         padded = [
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(line, widths, right, strict=True)
+            cell.rjust(width) if is_number else cell.ljust(width)
+            for cell, width, is_number in zip(row, widths, numeric, strict=True)
         ]
-        click.echo("  ".join(padded).rstrip())
+        print_line("  ".join(padded).rstrip())
 
 
-def _rich_table(
-    titles: Sequence[str], cells: Sequence[Sequence[str]], right: Sequence[bool]
+def _print_rich_table(
+    titles: Sequence[str], cells: Sequence[Sequence[str]], numeric: Sequence[bool]
 ) -> None:
     from rich import box
     from rich.console import Console
@@ -55,8 +98,8 @@ def _rich_table(
     from rich.text import Text
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold cyan", pad_edge=False)
-    for title, to_right in zip(titles, right, strict=True):
-        table.add_column(title, justify="right" if to_right else "left", overflow="fold")
+    for title, is_number in zip(titles, numeric, strict=True):
+        table.add_column(title, justify="right" if is_number else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(cell) for cell in row))
     Console().print(table)
@@ -64,9 +107,9 @@ def _rich_table(
 
 @contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """A bar on stderr while long work goes on; nothing where nobody looks."""
+    """A bar on stderr during long work; nothing where stderr is no terminal."""
     if not sys.stderr.isatty():
-        yield lambda doing, done, of: None
+        yield lambda step, finished, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
@@ -76,7 +119,38 @@ def progress(what: str) -> Iterator[Progress]:
     with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
 
-        def show(doing: str, done: int, of: int) -> None:
-            bar.update(task, description=f"{what}: {doing}", completed=done, total=of)
+        def show(step: str, finished: int, total: int) -> None:
+            bar.update(task, description=f"{what}: {step}", completed=finished, total=total)
 
         yield show
+
+
+def confirm(question: str) -> None:
+    """Abort the command unless the user answers yes."""
+    if not click.confirm(question, default=False, err=True):
+        raise click.Abort
+
+
+def reader_left() -> bool:
+    """Whether stdout is a pipe that nobody reads any more."""
+    try:
+        poll = select.poll()
+        poll.register(sys.stdout.fileno(), 0)
+        return any(event & select.POLLERR for _, event in poll.poll(0))
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def flush() -> None:
+    """Raise what stdout could not take, while it can still change the exit status."""
+    sys.stdout.flush()
+
+
+def discard_stdout() -> None:
+    """After the reader left: let the interpreter's last flush go nowhere."""
+    try:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
+    except (OSError, ValueError):
+        pass  # It is not a file: there is nothing to flush to.

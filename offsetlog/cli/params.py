@@ -1,8 +1,8 @@
-"""What users write on the command line, and the values that it stands for.
+"""Types of options and arguments: from text to values.
 
 Invariants:
 
-1. A text that is not wholly understood is refused, with the option that it was given to.
+1. Text that is not fully understood is refused, with the option's name.
 2. A time is milliseconds since 1970 or ISO 8601, which is UTC where it names no zone.
 """
 
@@ -43,11 +43,11 @@ LATEST = ConsumeFrom("latest")
 
 
 class _Param(ParamType):
-    """A type whose ``parse`` turns a text into a value, or raises ValueError with the reason."""
+    """A type whose ``parse`` turns text into a value, or raises ValueError with the reason."""
 
     @abstractmethod
     def parse(self, text: str) -> Any:
-        """The value of a text."""
+        """The value of this text."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         if not isinstance(value, str):
@@ -65,7 +65,7 @@ def _time(text: str) -> int:
     if _WHOLE.fullmatch(bare):
         number = int(bare)
         if not 0 <= number <= MAX_OFFSET:
-            raise ValueError(f"{text} is no time: it is milliseconds since 1970.")
+            raise ValueError(f"{text} is not a time in milliseconds since 1970.")
         return number
     try:
         return parse_datetime(text)
@@ -77,7 +77,7 @@ def _time(text: str) -> int:
 
 
 class OffsetOrTime(_Param):
-    """For ``consume --from``: a bare number is an offset, so a time in milliseconds has an @."""
+    """For ``consume --from``: a bare number is an offset; a time in milliseconds has an @."""
 
     name = "earliest|latest|OFFSET|TIMESTAMP"
 
@@ -87,7 +87,7 @@ class OffsetOrTime(_Param):
         if _WHOLE.fullmatch(text):
             number = int(text)
             if not 0 <= number <= MAX_OFFSET:
-                raise ValueError(f"{text} is not an offset: they start at 0.")
+                raise ValueError(f"{text} is not an offset: offsets start at 0.")
             return ConsumeFrom("offset", number)
         try:
             return ConsumeFrom("time", _time(text))
@@ -124,18 +124,18 @@ class Duration(_Param):
         if span:
             return int(span[1]) * _SPANS[span[2] or "ms"]
         try:
-            found = parse_duration(text)
+            milliseconds = parse_duration(text)
         except InvalidRequestError:
-            found = -1
-        if found < 0:
+            milliseconds = -1
+        if milliseconds < 0:
             raise ValueError(
-                f"{text!r} is not a duration: write 24h, 30m, 90s, 7d, PT10M, or milliseconds."
+                f"{text!r} is not a duration, such as 24h, 30m, 90s, 7d, PT10M, or milliseconds."
             )
-        return found
+        return milliseconds
 
 
 class Whole(_Param):
-    """A whole number, from ``low`` on."""
+    """A whole number of at least ``low``, and at most ``high`` if there is one."""
 
     name = "N"
 
@@ -146,8 +146,12 @@ class Whole(_Param):
     def parse(self, text: str) -> int:
         number = int(text) if _WHOLE.fullmatch(text) else None
         if number is None or number < self._low or number > (self._high or MAX_OFFSET):
-            end = "" if self._high is None else f" to {self._high}"
-            raise ValueError(f"{text!r} is not a whole number from {self._low}{end}.")
+            limits = (
+                f"of at least {self._low}"
+                if self._high is None
+                else f"from {self._low} to {self._high}"
+            )
+            raise ValueError(f"{text!r} is not a whole number {limits}.")
         return number
 
 
@@ -157,16 +161,16 @@ class PartitionOffsets(_Param):
     name = "PARTITION:OFFSET,..."
 
     def parse(self, text: str) -> dict[int, int]:
-        out: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         for part in text.split(","):
             match = re.fullmatch(r"\s*([0-9]{1,9}):(-1|[0-9]{1,19})\s*", part, re.ASCII)
             if match is None:
-                raise ValueError(f"{part!r} is not PARTITION:OFFSET; write it as 0:120,1:80.")
+                raise ValueError(f"{part!r} is not PARTITION:OFFSET, such as 0:120,1:80.")
             partition = int(match[1])
-            if partition in out:
-                raise ValueError(f"partition {partition} is named twice.")
-            out[partition] = int(match[2])
-        return out
+            if partition in offsets:
+                raise ValueError(f"duplicate partition {partition}.")
+            offsets[partition] = int(match[2])
+        return offsets
 
 
 class TopicPartitions(_Param):
@@ -181,7 +185,7 @@ class TopicPartitions(_Param):
         if not colon:
             return topic, None
         if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers, re.ASCII):
-            raise ValueError(f"{text!r} is not TOPIC or TOPIC:PARTITION,...; write orders:0,1.")
+            raise ValueError(f"{text!r} is not TOPIC or TOPIC:PARTITION,..., such as orders:0,1.")
         return topic, tuple(dict.fromkeys(int(number) for number in numbers.split(",")))
 
 
@@ -193,24 +197,24 @@ class KeyValue(_Param):
     def parse(self, text: str) -> tuple[str, str]:
         key, equals, value = text.partition("=")
         if not equals or not key:
-            raise ValueError(f"{text!r} is not name=value; write it as retention.ms=86400000.")
+            raise ValueError(f"{text!r} is not name=value, such as retention.ms=86400000.")
         return key, value
 
 
 class Separator(_Param):
-    """A text between fields, as bytes; \\t and its like may be written as they are read."""
+    """Text between fields, as bytes; understands \\t, \\n, \\r, \\0 and \\\\."""
 
     name = "TEXT"
 
     def parse(self, text: str) -> bytes:
         if not text:
-            raise ValueError("it is empty.")
-        plain = re.sub(r"\\([tnr0\\])", lambda found: _ESCAPES[found[1]], text)
+            raise ValueError("it must not be empty.")
+        plain = re.sub(r"\\([tnr0\\])", lambda match: _ESCAPES[match[1]], text)
         return plain.encode("utf-8", "surrogateescape")
 
 
 class TopicName(ParamType):
-    """A topic's name; the shell can complete it."""
+    """A topic's name, which the shell can complete."""
 
     name = "TOPIC"
 
@@ -229,7 +233,7 @@ class TopicName(ParamType):
                 return [
                     CompletionItem(name) for name in log.topics() if name.startswith(incomplete)
                 ]
-        except Exception:  # noqa: BLE001 - a shell that waits for words must not get an error
+        except Exception:  # noqa: BLE001 - completion must never fail
             return []
 
 

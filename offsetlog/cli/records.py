@@ -34,14 +34,14 @@ def command(ctx: click.Context) -> None:
 @click.argument("topic", metavar="TOPIC", type=TOPIC)
 @click.option(
     "--before", type=PartitionOffsets(), required=True, metavar="PARTITION:OFFSET,...",
-    help="The first offset to keep of each partition; -1 deletes all that it holds now.",
+    help="The first offset to keep in each partition; -1 deletes all of its records.",
 )  # fmt: skip
 @pass_session
 def delete(session: CliSession, topic: str, before: dict[int, int]) -> None:
-    """Delete the records of partitions that lie before an offset.
+    """Delete the records of partitions before an offset.
 
-    They are gone for readers at once; 'offsetlog maintain' frees their space. Prints where each
-    partition begins now: an offset that lies before its present beginning changes nothing.
+    Readers no longer see them at once; 'offsetlog maintain' frees their space. Prints where each
+    partition begins now. An offset before the present beginning changes nothing.
     """
     with session.open() as log:
         starts = log.topic(topic).delete_records(before)

@@ -1,10 +1,10 @@
-"""What one run of the program was told: the root, and how to speak.
+"""The global options of one run: the root, and the form of the output.
 
 Invariants:
 
 1. The root comes from ``--root``, else from OFFSETLOG_ROOT, else from the settings file.
-2. The settings file's ``[storage]`` goes with its root: where the root is given otherwise, it
-   is left out, unless the file names no root at all.
+2. The settings file's ``[storage]`` belongs to its root: a root from elsewhere does not get it,
+   unless the file names no root at all.
 3. Values of storage options are never shown.
 """
 
@@ -24,7 +24,7 @@ ROOT_VARIABLE = "OFFSETLOG_ROOT"
 
 
 class RootAddress(NamedTuple):
-    """A root, and what its filesystem must be told."""
+    """A root, and the options of its filesystem."""
 
     url: str
     storage: dict[str, Any]
@@ -41,45 +41,45 @@ class CliSession:
         self.debug = False
         self.single_writer = False
         self.broken_pipe_status = 0
-        """A reader that had enough is no failure; a command that writes records says otherwise."""
+        """When the reader of stdout left. A command that writes records sets another."""
 
-    def place(self) -> RootAddress:
+    def address(self) -> RootAddress:
         """Where the log is."""
         from offsetlog.cli.config import load
 
         if self.root == "":
-            raise InvalidRequestError("--root is empty.", "Give a path or a URL, or leave it out.")
+            raise InvalidRequestError("--root is empty.", "Name a path or a URL, or leave it out.")
         settings = load(self.config)
-        given = self.root or os.environ.get(ROOT_VARIABLE) or None
-        url = given or settings.root
+        explicit = self.root or os.environ.get(ROOT_VARIABLE) or None
+        url = explicit or settings.root
         if not url:
             raise InvalidRequestError(
-                "No root was given.",
+                "No root was named.",
                 f'Use --root URL, set {ROOT_VARIABLE}, or write root = "..." in '
                 "conf/offsetlog.toml.",
             )
-        stored = settings.storage if given is None or settings.root is None else {}
-        return RootAddress(url, {**stored, **self.storage})
+        from_file = settings.storage if explicit is None or settings.root is None else {}
+        return RootAddress(url, {**from_file, **self.storage})
 
     def open(self) -> Log:
-        """The log; to be closed, or used in a ``with`` block."""
+        """The log; close it, or use it in a ``with`` block."""
         import logging
 
         import offsetlog
 
         if not self.debug:
-            # What libraries log of their own troubles reaches the user as our error, or not at all.
+            # Troubles that libraries log reach the user as our error, or not at all.
             logging.lastResort = None
-        place = self.place()
-        _check_names(place.storage)
-        return offsetlog.open(place.url, single_writer=self.single_writer, **place.storage)
+        address = self.address()
+        _check_names(address.storage)
+        return offsetlog.open(address.url, single_writer=self.single_writer, **address.storage)
 
 
 def _check_names(storage: dict[str, Any]) -> None:
     for name in ("url", "single_writer"):
         if name in storage:
             raise InvalidRequestError(
-                f"{name!r} is no storage option.", "Use --root, and --single-writer."
+                f"{name!r} is not a storage option.", "Use --root, and --single-writer."
             )
 
 

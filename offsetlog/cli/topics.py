@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetlog.cli.base import Command, CommandGroup, need_command
-from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.output import confirm, print_json, print_line, print_table
 from offsetlog.cli.params import TOPIC, KeyValue, Whole
 from offsetlog.cli.session import CliSession, pass_session
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
@@ -33,12 +33,12 @@ def command(ctx: click.Context) -> None:
 
 
 def _settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    out: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for key, value in pairs:
-        if key in out:
-            raise InvalidRequestError(f"The config {key!r} is given twice.", "Give it once.")
-        out[key] = value
-    return out
+        if key in settings:
+            raise InvalidRequestError(f"Duplicate config {key!r}.", "Set it once.")
+        settings[key] = value
+    return settings
 
 
 @command.command(
@@ -50,12 +50,14 @@ def _settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     """,
 )
 @click.argument("topic", metavar="NAME")
-@click.option("--partitions", type=Whole(1), default=1, show_default=True, help="How many.")
+@click.option(
+    "--partitions", type=Whole(1), default=1, show_default=True, help="The number of partitions."
+)
 @click.option(
     "--config", "settings", type=KeyValue(), multiple=True, metavar="K=V",
-    help="A setting, such as retention.ms=86400000; may be repeated.",
+    help="A setting, such as retention.ms=86400000; repeatable.",
 )  # fmt: skip
-@click.option("--if-not-exists", is_flag=True, help="Leave a topic of that name as it is.")
+@click.option("--if-not-exists", is_flag=True, help="Leave an existing topic as it is.")
 @pass_session
 def create(
     session: CliSession,
@@ -64,30 +66,29 @@ def create(
     settings: tuple[tuple[str, str], ...],
     if_not_exists: bool,
 ) -> None:
-    """Create a topic. The first one makes the root, too.
+    """Create a topic. The first one creates the root, too.
 
     Settings: retention.ms, retention.bytes, segment.bytes, compression.type, max.message.bytes,
     message.timestamp.type, cleanup.policy, producer.id.expiration.ms.
     """
     with session.open() as log:
-        made = True
+        created = True
         try:
-            found = log.create_topic(topic, partitions, _settings(settings))
+            info = log.create_topic(topic, partitions, _settings(settings)).describe()
         except TopicExistsError:
             if not if_not_exists:
                 raise
-            found, made = log.topic(topic), False
-        told = found.describe()
+            info, created = log.topic(topic).describe(), False
     if session.json:
-        print_json(told.to_dict())
-    elif made:
-        click.echo(f"Created topic {told.name} with {_partitions(told)}.")
+        print_json(info.to_dict())
+    elif created:
+        print_line(f"Created topic {info.name} with {_partitions(info)}.")
     else:
-        click.echo(f"Topic {told.name} exists, with {_partitions(told)}.")
+        print_line(f"Topic {info.name} exists, with {_partitions(info)}.")
 
 
-def _partitions(told: TopicInfo) -> str:
-    count = len(told.partitions)
+def _partitions(info: TopicInfo) -> str:
+    count = len(info.partitions)
     return f"{count} partition{'' if count == 1 else 's'}"
 
 
@@ -105,18 +106,18 @@ def list_(session: CliSession) -> None:
     with session.open() as log:
         infos = log.topics().infos
     if session.json:
-        print_json([_summary(told) for told in infos])
+        print_json([_summary(info) for info in infos])
         return
-    rows = [list(_summary(told).values()) for told in infos]
+    rows = [list(_summary(info).values()) for info in infos]
     print_table(("TOPIC", "PARTITIONS", "RECORDS", "BYTES"), rows)
 
 
-def _summary(told: TopicInfo) -> dict[str, Any]:
+def _summary(info: TopicInfo) -> dict[str, Any]:
     return {
-        "name": told.name,
-        "partitions": len(told.partitions),
-        "records": told.records,
-        "bytes": sum(part.bytes for part in told.partitions),
+        "name": info.name,
+        "partitions": len(info.partitions),
+        "records": info.records,
+        "bytes": sum(partition.bytes for partition in info.partitions),
     }
 
 
@@ -133,9 +134,9 @@ def _summary(told: TopicInfo) -> dict[str, Any]:
 def describe(session: CliSession, topics: tuple[str, ...]) -> None:
     """Show the partitions and settings of topics; of all if none is named.
 
-    BEGINNING is the first offset that a partition holds, END the next one it will give. BYTES
-    are those of keys, values and headers before compression, about. A setting with a * was set
-    for this topic; the others are defaults.
+    BEGINNING is a partition's first offset, END its next one. BYTES is the approximate size of
+    keys, values and headers before compression. A setting with a * was set for this topic; the
+    others are defaults.
     """
     with session.open() as log:
         if topics:
@@ -143,26 +144,26 @@ def describe(session: CliSession, topics: tuple[str, ...]) -> None:
         else:
             infos = list(log.topics().infos)
     if session.json:
-        print_json([told.to_dict() for told in infos])
+        print_json([info.to_dict() for info in infos])
         return
-    for number, told in enumerate(infos):
+    for number, info in enumerate(infos):
         if number:
-            click.echo()
-        _describe(told)
+            print_line()
+        _print_info(info)
 
 
-def _describe(told: TopicInfo) -> None:
-    click.echo(
-        f"Topic: {told.name}  Partitions: {len(told.partitions)}  Records: {told.records}  "
-        f"Entries: {told.entries}"
+def _print_info(info: TopicInfo) -> None:
+    print_line(
+        f"Topic: {info.name}  Partitions: {len(info.partitions)}  Records: {info.records}  "
+        f"Entries: {info.entries}"
     )
     settings = " ".join(
-        f"{key}={value}{'*' if key in told.config else ''}" for key, value in told.settings.items()
+        f"{key}={value}{'*' if key in info.config else ''}" for key, value in info.settings.items()
     )
-    click.echo(f"Settings: {settings}")
+    print_line(f"Settings: {settings}")
     rows = [
         (p.partition, p.beginning_offset, p.end_offset, p.end_offset - p.beginning_offset, p.bytes)
-        for p in told.partitions
+        for p in info.partitions
     ]
     print_table(("PARTITION", "BEGINNING", "END", "RECORDS", "BYTES"), rows)
 
@@ -177,12 +178,14 @@ def _describe(told: TopicInfo) -> None:
     """,
 )
 @click.argument("topic", metavar="NAME", type=TOPIC)
-@click.option("--partitions", type=Whole(1), help="The new count; it only grows.")
+@click.option("--partitions", type=Whole(1), help="The new number of partitions; it only grows.")
 @click.option(
     "--config", "settings", type=KeyValue(), multiple=True, metavar="K=V",
-    help="A setting to change; may be repeated.",
+    help="A setting to change; repeatable.",
 )  # fmt: skip
-@click.option("--unset", multiple=True, metavar="K", help="A setting to put back to its default.")
+@click.option(
+    "--unset", multiple=True, metavar="K", help="A setting to return to its default; repeatable."
+)
 @pass_session
 def alter(
     session: CliSession,
@@ -193,20 +196,20 @@ def alter(
 ) -> None:
     """Add partitions to a topic, or change its settings.
 
-    With more partitions, records of a key may go to another partition than before.
+    With more partitions, the records of a key may go to another partition than before.
     """
     if partitions is None and not settings and not unset:
-        raise click.UsageError("Nothing to change: give --partitions, --config or --unset.")
-    wanted = _settings(settings)
-    both = sorted(set(wanted) & set(unset))
+        raise click.UsageError("Nothing to change: add --partitions, --config or --unset.")
+    changes = _settings(settings)
+    both = sorted(set(changes) & set(unset))
     if both:
         raise click.UsageError(f"{both[0]!r} can't be set and unset at once.")
     with session.open() as log:
-        told = log.topic(topic).alter(partitions, wanted, unset)
+        info = log.topic(topic).alter(partitions, changes, unset)
     if session.json:
-        print_json(told.to_dict())
+        print_json(info.to_dict())
     else:
-        _describe(told)
+        _print_info(info)
 
 
 @command.command(
@@ -218,60 +221,58 @@ def alter(
     """,
 )
 @click.argument("topic", metavar="NAME", type=TOPIC)
-@click.option("--purge", is_flag=True, help="Remove its folder, with its history, for good.")
+@click.option("--purge", is_flag=True, help="Remove its files and its history for good.")
 @click.option("--yes", is_flag=True, help="Don't ask before a purge.")
-@click.option("--if-exists", is_flag=True, help="It is no error if there is no such topic.")
+@click.option("--if-exists", is_flag=True, help="Don't fail if the topic does not exist.")
 @pass_session
 def delete(session: CliSession, topic: str, purge: bool, yes: bool, if_exists: bool) -> None:
     """Delete a topic.
 
-    Its history stays, so that a topic that is created again under its name goes on with new
-    offsets and nothing old is taken for new; its records are removed by 'offsetlog maintain'.
-    --purge removes everything at once, also of a topic that was deleted before, and is safe only
-    when nobody reads or writes it. What lies in its folder and is not the topic's stays, and is
-    named.
+    Its history stays, so that offsets are never reused when a topic of that name is created
+    again; 'offsetlog maintain' removes its records. --purge removes everything at once, also of
+    a topic that was deleted before, and is safe only when nobody reads or writes it. Files in its
+    folder that are not the topic's are kept and named.
     """
     purged = None
     with session.open() as log:
         try:
             if purge and not yes:
-                _ask(log, topic)
+                _confirm_purge(log, topic)
             purged = log.delete_topic(topic, purge=purge)
-            done = True
+            deleted = True
         except UnknownTopicError:
             if not if_exists:
                 raise
-            done = False
+            deleted = False
     if session.json:
-        told: dict[str, Any] = {"name": topic, "deleted": done, "purged": done and purge}
+        result: dict[str, Any] = {"name": topic, "deleted": deleted, "purged": deleted and purge}
         if purged is not None:
-            told |= {"files": purged.files, "bytes": purged.bytes, "left": purged.others}
-            told |= {"left_more": purged.more}
-        print_json(told)
-    elif done:
-        click.echo(f"{'Purged' if purge else 'Deleted'} topic {topic}.")
+            result |= {"files": purged.files, "bytes": purged.bytes, "left": purged.others}
+            result |= {"left_more": purged.more}
+        print_json(result)
+    elif deleted:
+        print_line(f"{'Purged' if purge else 'Deleted'} topic {topic}.")
     else:
-        click.echo(f"There is no topic {topic}.")
+        print_line(f"There is no topic {topic}.")
     if purged is not None and purged.others and not session.json:
-        click.echo(f"Left what is not the topic's: {purged.others_told()}.", err=True)
+        print_line(f"Kept what is not the topic's: {purged.others_told()}.", stderr=True)
 
 
-def _ask(log: Log, topic: str) -> None:
-    """Let somebody who is there say yes; nobody's silence is one."""
+def _confirm_purge(log: Log, topic: str) -> None:
+    """Ask the user at the terminal; without one a purge is refused."""
     import sys
 
     if not sys.stdin.isatty():
         raise InvalidRequestError(
-            f"A purge of topic {topic!r} removes it for good, and nobody is here to be asked.",
-            "Add --yes if that is meant.",
+            f"A purge removes topic {topic!r} for good, and there is no terminal to ask at.",
+            "Add --yes to confirm.",
         )
     plan = log.purge_plan(topic)
-    records = "records that can't be counted" if plan.records is None else f"{plan.records} records"
+    records = "an unknown number of" if plan.records is None else plan.records
     text = (
-        f"Remove {topic}, with all of its history, for good: {records}, "
+        f"Remove {topic}, with all of its history, for good: {records} records, "
         f"{plan.contents.files} files, {plan.contents.bytes} bytes at {plan.address}?"
     )
     if plan.contents.others:
-        text = f"What is not the topic's stays: {plan.contents.others_told()}.\n{text}"
-    if not click.confirm(text, default=False, err=True):
-        raise click.Abort
+        text = f"Kept, as it is not the topic's: {plan.contents.others_told()}.\n{text}"
+    confirm(text)

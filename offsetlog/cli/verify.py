@@ -1,12 +1,12 @@
-"""``offsetlog verify``: is everything that was promised still true of what is stored."""
+"""``offsetlog verify``: check every promise against what is stored."""
 
 from __future__ import annotations
 
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.failures import FAILED, say
-from offsetlog.cli.output import print_json, print_table, progress
+from offsetlog.cli.failures import FAILED
+from offsetlog.cli.output import print_json, print_line, print_message, print_table, progress
 from offsetlog.cli.params import TOPIC
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -23,11 +23,11 @@ from offsetlog.cli.session import CliSession, pass_session
 @pass_session
 @click.pass_context
 def command(ctx: click.Context, session: CliSession, topic: str | None) -> None:
-    """Check every promise on what is stored, of a topic or of all.
+    """Check everything stored of a topic, or of all.
 
-    Every file is read: the history has no hole, offsets tile, each file is there with its
-    checksum and its count, snapshots equal what the history says. Each fault is named with its
-    place, and the exit status is 1 if there is any. Nothing is repaired or changed.
+    Every file is read: the chain has no hole, offsets have no gap or overlap, each file has its
+    checksum and its number of records, and snapshots equal the chain. Each fault is named with
+    its place, and the exit status is 1 if there is any. Nothing is repaired or changed.
     """
     with session.open() as log, progress("Verifying") as show:
         reports = log.verify(topic, progress=show)
@@ -42,10 +42,10 @@ def command(ctx: click.Context, session: CliSession, topic: str | None) -> None:
         print_table(("TOPIC", "ENTRIES", "RECORDS", "FILES", "BYTES", "FAULTS"), rows)
         for report in reports:
             for fault in report.faults:
-                click.echo(f"{report.topic}: {fault}")
+                print_line(f"{report.topic}: {fault}")
     if faults:
-        say(
+        print_message(
             f"verify found {faults} fault{'' if faults == 1 else 's'}. "
-            "Restore what is named from a backup; nothing was changed."
+            "Restore these files from a backup; nothing was changed."
         )
         ctx.exit(FAILED)

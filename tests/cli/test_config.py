@@ -37,7 +37,7 @@ def test_a_sample_opens_the_store_that_it_says(name):
     assert "secret" not in (CONF / name).read_text().lower().replace("aws_secret_access_key", "")
 
 
-def test_where_it_is_looked_for(place, monkeypatch):
+def test_which_file_is_read(place, monkeypatch):
     assert load(None).root is None
     (place / "offsetlog.toml").write_text('root = "second"')
     assert load(None).root == "second"
@@ -57,15 +57,15 @@ def test_which_root_and_which_options_win(place, monkeypatch):
     (place / "offsetlog.toml").write_text('root = "s3://a/b"\n[storage]\nkey = "k"\nanon = true\n')
     session = CliSession()
     monkeypatch.delenv("OFFSETLOG_ROOT")
-    assert session.place() == ("s3://a/b", {"key": "k", "anon": True})
+    assert session.address() == ("s3://a/b", {"key": "k", "anon": True})
     session.storage["key"] = "mine"
-    assert session.place() == ("s3://a/b", {"key": "mine", "anon": True})
+    assert session.address() == ("s3://a/b", {"key": "mine", "anon": True})
     monkeypatch.setenv("OFFSETLOG_ROOT", "s3://c")
-    assert session.place() == ("s3://c", {"key": "mine"})
+    assert session.address() == ("s3://c", {"key": "mine"})
     session.root = "s3://d"
-    assert session.place() == ("s3://d", {"key": "mine"})
+    assert session.address() == ("s3://d", {"key": "mine"})
     (place / "offsetlog.toml").write_text('[storage]\nkey = "k"\nanon = true\n')
-    assert session.place() == ("s3://d", {"key": "mine", "anon": True})
+    assert session.address() == ("s3://d", {"key": "mine", "anon": True})
 
 
 def test_storage_values():
@@ -80,5 +80,5 @@ def test_storage_values():
 def test_options_that_are_ours_are_refused(name, place):
     session = CliSession()
     session.storage[name] = "x"
-    with pytest.raises(InvalidRequestError, match="no storage option"):
+    with pytest.raises(InvalidRequestError, match="not a storage option"):
         session.open()

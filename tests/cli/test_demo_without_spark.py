@@ -89,7 +89,7 @@ def test_its_processes_end_with_it(place):
 
 
 @pytest.mark.parametrize(
-    ("words", "lacking", "with_spark"),
+    ("words", "why_not", "with_spark"),
     [
         ((), "", True),
         ((), "there is no Java", False),
@@ -99,20 +99,20 @@ def test_its_processes_end_with_it(place):
         (("--no-spark",), "there is no Java", False),
     ],
 )
-def test_which_cast_plays(words, lacking, with_spark, place, monkeypatch):
+def test_which_cast_plays(words, why_not, with_spark, place, monkeypatch):
     calls = []
     monkeypatch.setattr("tempfile.tempdir", str(place))
-    monkeypatch.setattr(machine, "spark_lacks", lambda: lacking)
+    monkeypatch.setattr(machine, "spark_lacks", lambda: why_not)
     monkeypatch.setattr(story, "play", lambda folder, **about: calls.append(about) or [])
     result = offsetlog("demo", *words)
     if with_spark is None:
         assert (result.status, calls) == (1, [])
-        assert result.err == f"offsetlog: the demo with Spark can't run here: {lacking}.\n"
+        assert result.err == f"offsetlog: the demo can't run with Spark here: {why_not}.\n"
         return
     assert (result.status, result.err) == (0, "")
     assert [about["with_spark"] for about in calls] == [with_spark]
-    explained = f"This is the story without Spark, since {lacking}." in result.text
-    assert explained is (bool(lacking) and not words)
+    explained = f"This is the story without Spark, since {why_not}." in result.text
+    assert explained is (bool(why_not) and not words)
     assert list(place.glob("offsetlog-demo-*")) == []
 
 
@@ -126,8 +126,7 @@ def test_a_broken_promise_is_a_failure_and_keeps_the_log(keep, place, monkeypatc
     assert result.status == 1 and "NO" in result.text
     assert (f"  offsetlog --root {folder}/log verify\n" in result.text) is keep
     assert result.err == (
-        "offsetlog: a promise was broken: Nothing is lost. "
-        f"Report it, with the log that is in {folder}.\n"
+        f"offsetlog: a promise was broken: Nothing is lost. Report it, with the log in {folder}.\n"
     )
 
 
@@ -143,7 +142,7 @@ def test_a_story_that_ends_early_shows_the_log_of_who_is_at_fault(place, monkeyp
     assert result.status == 1
     assert result.err == (
         "  Traceback\n  no disk\n"
-        f"offsetlog: shop-1 ended with status 1. All of it is in {folder}.\n"
+        f"offsetlog: shop-1 ended with status 1. Everything is in {folder}.\n"
     )
 
 

@@ -45,7 +45,7 @@ def test_a_line_without_an_end_does_not_fill_the_memory(orders):
                 process.stdin.write(b"x" * 65_536)
                 sent += 65_536
         error = process.stderr.read().decode()
-        assert process.wait(20) == 2 and "Line 1: It is longer than" in error
+        assert process.wait(20) == 2 and "Line 1: The line is longer than" in error
         assert sent < 2_000_000
 
 
@@ -134,7 +134,7 @@ def test_debug_shows_where_and_still_ends_in_the_line(place):
     assert lines[0].startswith("Traceback") and lines[-1].startswith("offsetlog: There is no log")
 
 
-def test_what_should_not_happen_is_said_in_one_line_too(orders, monkeypatch):
+def test_an_unexpected_error_is_one_line_too(orders, monkeypatch):
     def broken(self):
         raise ZeroDivisionError("first\nsecond")
 
@@ -152,10 +152,10 @@ def test_a_warning_is_one_line():
 
 WARNING = """
 import warnings
-from offsetlog.cli.failures import quiet_warnings
+from offsetlog.cli.failures import install_warnings
 from offsetlog.cli.session import CliSession
 from offsetlog.errors import OffsetLogWarning
-quiet_warnings(CliSession())
+install_warnings(CliSession())
 warnings.warn_explicit("ours", OffsetLogWarning, "/x/offsetlog/client/consumer.py", 1)
 warnings.warn_explicit("of a library", UserWarning, "/x/aiohttp/client.py", 1)
 warnings.warn_explicit("of a library", DeprecationWarning, "/x/s3fs/core.py", 1)

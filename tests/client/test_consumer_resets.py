@@ -99,11 +99,11 @@ def test_a_reset_while_another_held_the_partition_is_not_undone_either(log):
 
 
 def test_consume_with_a_group_does_not_undo_a_reset(log):
-    from offsetlog.cli.group_consume import GroupReading
+    from offsetlog.cli.consume import GroupReader
 
     fill(log, partitions=2, records=40)
-    with GroupReading(log, "billing", "orders", "earliest", [], 1, 45_000) as reading:
-        batches = reading.batches(None, None, lambda: False)
+    with GroupReader(log, "billing", "orders", "earliest", [], 45_000) as reader:
+        batches = reader.batches(None, None)
         printed = next(batches)
         assert len(printed) == 40
         log.group("billing").reset("orders", to=7, partitions=[1], dry_run=False)

@@ -1,4 +1,4 @@
-"""On a terminal there are boxes, bars and questions; elsewhere plain text."""
+"""On a terminal there are boxes, bars and questions; elsewhere plain text, all by one module."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import os
 import pty
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
+from offsetlog.cli import output
 from tests.cli.shell import PROGRAM, environment, offsetlog
 
 
@@ -73,3 +75,12 @@ def test_who_types_is_told_how_to_end(orders):
     status, shown = at_terminal("produce", "orders", "--acks", answer=b"typed\n\x04")
     assert status == 0 and "Ctrl-D" in shown
     assert offsetlog("consume", "orders").text.count("typed\n") == 1
+
+
+def test_only_one_module_writes():
+    writes = re.compile(
+        r"\bprint\(|click\.(echo|secho|confirm|prompt)|sys\.std(out|err)|traceback\."
+    )
+    modules = [path for path in Path(output.__file__).parent.glob("*.py") if path.stem != "output"]
+    assert len(modules) > 10
+    assert [path.name for path in modules if writes.search(path.read_text())] == []
