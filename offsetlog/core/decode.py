@@ -74,9 +74,6 @@ def integer(low: float = 0, high: float = 2**63 - 1) -> Decoder[int]:
     return decode
 
 
-ANY_INTEGER = integer(-inf, inf)
-
-
 def string(longest: float = 4096) -> Decoder[str]:
     def decode(value: object) -> str:
         if not isinstance(value, str) or len(value) > longest:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,11 +24,25 @@ import pyarrow.parquet as pq
 import xxhash
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import (
+    Decoder,
+    Malformed,
+    anything,
+    from_json,
+    integer,
+    list_of,
+    nullable,
+    record,
+    row,
+    string,
+)
 from offsetlog.core.group.checkpoint import from_plain, to_plain
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import GroupsState
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS, MIN_TIME
+
+T = TypeVar("T")
 
 SCHEMA = pa.schema(
     [
@@ -210,35 +224,26 @@ def encode_facts(facts: Sequence[Fact]) -> bytes:
 
 
 def decode_facts(data: bytes, where: str) -> tuple[Fact, ...]:
-    told = _opened(data, where)
-    rows = strict_json.items(told.get("facts"), where, _MOST_FACTS)
-    return tuple(_fact(row, where) for row in rows)
+    return _opened(_CHAIN_ENTRY, data, where)
 
 
 _HALVES = re.compile("[\ud800-\udfff]")
-_SORTS = (str, (str, None), (int, None), (int, None), str, int, int, int, (str, None), str, str,
-          int, int)  # fmt: skip
 
 
-def _fact(row: object, where: str) -> Fact:
-    values = strict_json.items(row, where, len(_SORTS))
-    if len(values) != len(_SORTS):
-        raise CorruptLogError(f"{where}: a fact has {len(values)} fields.")
-    for value, sort in zip(values, _SORTS, strict=True):
-        allowed: Any = sort if isinstance(sort, tuple) else (sort,)
-        if (None if value is None else type(value)) not in allowed or not _writable(value):
-            raise CorruptLogError(f"{where}: {ascii(value)[:60]} is out of place in a fact.")
-    fact = Fact(*values)
-    for name, (low, high) in _RANGES.items():
-        number = getattr(fact, name)
-        if number is not None and not low <= number <= high:
-            raise CorruptLogError(f"{where}: a fact's {name} is out of range.")
-    return fact
-
-
-def _writable(value: object) -> bool:
+def _text(value: object) -> str:
     """JSON can spell halves of characters, which no other text can hold."""
-    return not isinstance(value, str) or value.isascii() or not _HALVES.search(value)
+    if not isinstance(value, str) or not (value.isascii() or not _HALVES.search(value)):
+        raise Malformed(f"{ascii(value)[:60]} is not text")
+    return value
+
+
+def _field(name: str) -> Decoder[Any]:
+    decoder: Decoder[Any] = integer(*_RANGES[name]) if name in _RANGES else _text
+    return nullable(decoder) if name in NULLABLE else decoder
+
+
+_FACT = row(Fact, *map(_field, Fact._fields))
+_CHAIN_ENTRY = record(lambda facts: facts, facts=list_of(_FACT, _MOST_FACTS))
 
 
 # --- checkpoints ---------------------------------------------------------------------------
@@ -253,10 +258,15 @@ def encode_checkpoint(table: GroupsState, table_id: str) -> bytes | None:
 def decode_checkpoint(data: bytes, where: str) -> tuple[str, GroupsState] | None:
     """(id of the table, state); None when it is not whole."""
     try:
-        told = _opened(data, where, MOST_CHECKPOINT_BYTES)
-        return strict_json.string(told.get("table"), where), from_plain(told.get("state"))
+        table, state = _opened(_CHECKPOINT, data, where, MOST_CHECKPOINT_BYTES)
+        return table, from_plain(state)
     except OffsetLogError:
         return None
+
+
+_CHECKPOINT: Decoder[tuple[str, object]] = record(
+    lambda table, state: (table, state), table=string(), state=anything
+)
 
 
 def _sealed(body: dict[str, Any]) -> bytes:
@@ -264,10 +274,10 @@ def _sealed(body: dict[str, Any]) -> bytes:
     return xxhash.xxh3_64_hexdigest(data).encode() + b"\n" + data
 
 
-def _opened(data: bytes, where: str, most: int = strict_json.MAX_BYTES) -> dict[str, Any]:
+def _opened(decoder: Decoder[T], data: bytes, where: str, most: int = strict_json.MAX_BYTES) -> T:
     if len(data) > most:
         raise CorruptLogError(f"{where}: {len(data)} bytes, at most {most}.")
     seal, _, body = data.partition(b"\n")
     if seal.decode("latin-1") != xxhash.xxh3_64_hexdigest(body):
         raise CorruptLogError(f"{where} is not what was written: its checksum differs.")
-    return strict_json.fields(strict_json.loads(body, where, most, _MOST_VALUES), where)
+    return from_json(decoder, body, where, most, _MOST_VALUES)

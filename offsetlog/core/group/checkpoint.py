@@ -14,8 +14,26 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from math import inf
+from typing import Any, TypeVar
 
+from offsetlog.core.decode import (
+    Decoder,
+    Malformed,
+    boolean,
+    checked,
+    default,
+    fields,
+    from_value,
+    integer,
+    list_of,
+    map_of,
+    nullable,
+    plain,
+    record,
+    row,
+    string,
+)
 from offsetlog.core.group.facts import (
     RULES_VERSION,
     Partition,
@@ -23,10 +41,8 @@ from offsetlog.core.group.facts import (
     check_rules,
     decode_subscription,
     encode_subscription,
-    whole,
 )
 from offsetlog.core.group.state import Departure, GroupsState, GroupState, Held, Member, Position
-from offsetlog.errors import CorruptLogError
 
 Plain = dict[str, Any]
 T = TypeVar("T")
@@ -41,22 +57,9 @@ def to_plain(table: GroupsState) -> Plain:
 
 
 def from_plain(data: object) -> GroupsState:
-    try:
-        outer = _Reader(data)
-        check_rules(outer.raw("rules"))
-        if outer.number("rules") != RULES_VERSION:
-            raise _Wrong("its rules are of an older version")
-        groups = {n: _read_group(n, _Reader(g)) for n, g in outer.items("groups")}
-        return GroupsState(outer.number("version", low=-1), groups)
-    except _Wrong as error:
-        raise CorruptLogError(
-            f"The checkpoint of the offsets table does not read: {error}.",
-            "It is a cache: delete it, and it is made again from the table.",
-        ) from error
-
-
-class _Wrong(Exception):
-    pass
+    where = "The checkpoint of the offsets table"
+    check_rules(from_value(plain, data, where).get("rules"))
+    return from_value(_STATE, data, where)
 
 
 def _group(group: GroupState) -> Plain:
@@ -97,110 +100,74 @@ def _numbers_by_topic(partitions: Iterable[Partition]) -> Plain:
 # --- and back ------------------------------------------------------------------------------
 
 
-def _read_group(name: str, data: _Reader) -> GroupState:
+def _state(rules: int, version: int, groups: dict[str, GroupState]) -> GroupsState:
+    if rules != RULES_VERSION:
+        raise Malformed("its rules are of an older version")
+    named = {name: group._replace(name=name) for name, group in sorted(groups.items())}
+    return GroupsState(version, named)
+
+
+def _read_group(values: dict[str, Any]) -> GroupState:
+    members = {name: m._replace(name=name) for name, m in sorted(values["members"].items())}
+    if values["added"] is None and values["topics"]:
+        raise Malformed("'added' is missing")
     group = GroupState(
-        name=name,
-        alive=data.boolean("alive"),
-        generation=data.number("generation"),
-        resets=data.number("resets"),
-        members={n: _read_member(n, m) for n, m in data.items("members")},
-        topics={t: _tuple(TopicView, v, "ii") for t, v in data.items("topics")},
-        added=data.numbers_by_topic("added") if data.has("added") else frozenset(),
-        targets=data.partitions("targets", lambda v: _value(v, "s")),
-        holders=data.partitions("holders", lambda v: _tuple(Held, v, "si")),
-        positions=data.partitions("positions", lambda v: _tuple(Position, v, "isi?isi")),
-        marks=data.partitions("marks", lambda v: _value(v, "i")),
-        reset_to=data.partitions("reset_to", lambda v: _value(v, "i"))
-        if data.has("reset_to")
-        else {},
-        gone=tuple(_tuple(Departure, v, "sissi") for v in data.rows("gone")),
-        active_at=data.number("active_at", low=None),
+        name="", **{**values, "members": members, "added": values["added"] or frozenset()}
     )
-    if group.topics and not data.has("added"):
-        raise _Wrong("'added' is missing")
     if group.reset_to.keys() != group.marks.keys():
-        raise _Wrong("'reset_to' does not say where each reset of 'marks' went")
+        raise Malformed("'reset_to' does not say where each reset of 'marks' went")
     return group
 
 
-def _read_member(name: str, data: object) -> Member:
-    text, joined, version = _tuple(_MemberRow, data, "sii")
-    said = decode_subscription(text)
-    if said is None:
-        raise _Wrong(f"{text[:100]!r} is not a subscription")
-    return Member(name, said, joined, version)
+def _member(text: str, joined: int, version: int) -> Member:
+    subscription = decode_subscription(text)
+    if subscription is None:
+        raise Malformed(f"{text[:100]!r} is not a subscription")
+    return Member("", subscription, joined, version)
 
 
-class _MemberRow(NamedTuple):
-    said: str
-    joined: int
-    version: int
+def _partition(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise Malformed("it is not a partition")
+    return int(text)
 
 
-def _value(value: object, sort: str) -> Any:
-    """``i`` a whole number, ``s`` a string, ``?`` a string or None."""
-    right = whole(value) if sort == "i" else isinstance(value, str)
-    if not right and not (sort == "?" and value is None):
-        raise _Wrong(f"{str(value)[:100]!r} is out of place")
-    return value
+def _by_partition(decoder: Decoder[T]) -> Decoder[dict[Partition, T]]:
+    nested = map_of(map_of(decoder, key=checked(_TEXT, _partition)), key=_TEXT)
+    return lambda value: {
+        (topic, partition): item
+        for topic, inner in nested(value).items()
+        for partition, item in inner.items()
+    }
 
 
-def _tuple(into: Callable[..., T], data: object, sorts: str) -> T:
-    if not isinstance(data, list) or len(data) != len(sorts):
-        raise _Wrong(f"{str(data)[:100]!r} is out of place")
-    return into(*(_value(value, sort) for value, sort in zip(data, sorts, strict=True)))
+_TEXT = string(inf)
+_INT = integer(-inf, inf)
+_NUMBERS = map_of(list_of(_INT), key=_TEXT)
 
 
-class _Reader:
-    """A dictionary read with care."""
+def _added(value: object) -> frozenset[Partition]:
+    return frozenset((topic, n) for topic, numbers in _NUMBERS(value).items() for n in numbers)
 
-    def __init__(self, data: object) -> None:
-        if not isinstance(data, dict) or not all(isinstance(key, str) for key in data):
-            raise _Wrong(f"{str(data)[:100]!r} is not an object")
-        self._data: Plain = data
 
-    def has(self, name: str) -> bool:
-        return name in self._data
-
-    def raw(self, name: str) -> object:
-        if name not in self._data:
-            raise _Wrong(f"{name!r} is missing")
-        return self._data[name]
-
-    def number(self, name: str, low: int | None = 0) -> int:
-        value = self.raw(name)
-        if not whole(value) or (low is not None and value < low):
-            raise _Wrong(f"{name!r} is not a number that it can be")
-        return value
-
-    def boolean(self, name: str) -> bool:
-        value = self.raw(name)
-        if not isinstance(value, bool):
-            raise _Wrong(f"{name!r} is not a boolean")
-        return value
-
-    def rows(self, name: str) -> list[object]:
-        value = self.raw(name)
-        if not isinstance(value, list):
-            raise _Wrong(f"{name!r} is not a list")
-        return value
-
-    def items(self, name: str) -> list[tuple[str, object]]:
-        return sorted(_Reader(self.raw(name))._data.items())
-
-    def numbers_by_topic(self, name: str) -> frozenset[Partition]:
-        out: set[Partition] = set()
-        for topic, numbers in self.items(name):
-            if not isinstance(numbers, list):
-                raise _Wrong(f"{name!r} of {topic!r} is not a list")
-            out.update((topic, _value(number, "i")) for number in numbers)
-        return frozenset(out)
-
-    def partitions(self, name: str, read: Callable[[object], T]) -> dict[Partition, T]:
-        out: dict[Partition, T] = {}
-        for topic, inner in self.items(name):
-            for partition, value in _Reader(inner)._data.items():
-                if not partition.isascii() or not partition.isdigit():
-                    raise _Wrong(f"{partition[:100]!r} is not a partition")
-                out[topic, int(partition)] = read(value)
-        return out
+_GROUP = fields(
+    alive=boolean,
+    generation=integer(high=inf),
+    resets=integer(high=inf),
+    members=map_of(row(_member, _TEXT, _INT, _INT), key=_TEXT),
+    topics=map_of(row(TopicView, _INT, _INT), key=_TEXT),
+    added=default(_added, None),
+    targets=_by_partition(_TEXT),
+    holders=_by_partition(row(Held, _TEXT, _INT)),
+    positions=_by_partition(row(Position, _INT, _TEXT, _INT, nullable(_TEXT), _INT, _TEXT, _INT)),
+    marks=_by_partition(_INT),
+    reset_to=default(_by_partition(_INT), {}),
+    gone=list_of(row(Departure, _TEXT, _INT, _TEXT, _TEXT, _INT)),
+    active_at=_INT,
+)
+_STATE = record(
+    _state,
+    rules=_INT,
+    version=integer(-1, inf),
+    groups=map_of(lambda value: _read_group(_GROUP(value)), key=_TEXT),
+)

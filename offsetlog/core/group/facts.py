@@ -29,9 +29,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from math import inf
 from typing import Any, NamedTuple, TypeGuard
 
-from offsetlog.errors import InvalidRequestError
+from offsetlog.core.decode import (
+    Malformed,
+    boolean,
+    from_json,
+    from_value,
+    integer,
+    list_of,
+    plain,
+    record,
+    string,
+)
+from offsetlog.errors import CorruptLogError, InvalidRequestError
 from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS
 
 RULES_VERSION = 1
@@ -147,21 +159,35 @@ def encode_subscription(said: Subscription) -> str:
 
 def decode_subscription(text: str) -> Subscription | None:
     """None when this is not a subscription; an error when a newer version wrote it."""
-    data = _load(text)
-    if data is None:
+    try:
+        data = from_json(plain, text, "a subscription", MAX_TEXT)
+        check_rules(data.get("rules"))
+        return from_value(_SUBSCRIPTION, data, "a subscription")
+    except CorruptLogError:
         return None
-    check_rules(data.get("rules"))
-    topics = data.get("topics")
-    if not isinstance(topics, list) or not all(isinstance(t, str) and t for t in topics):
-        return None
-    words = [data.get(name) for name in ("strategy", "client", "host")]
-    strategy, client, host = (word if isinstance(word, str) else None for word in words)
-    if strategy is None or client is None or host is None:
-        return None
-    session, alone = data.get("session_ms"), data.get("alone")
-    if not whole(session) or session < 0 or not isinstance(alone, bool):
-        return None
-    return Subscription(tuple(sorted(set(topics))), strategy, session, client, host, alone)
+
+
+def _topics(value: object) -> tuple[str, ...]:
+    return tuple(sorted(set(_TOPICS(value))))
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not value:
+        raise Malformed("a topic without a name")
+    return value
+
+
+_TEXT = string(MAX_TEXT)
+_TOPICS = list_of(_name)
+_SUBSCRIPTION = record(
+    Subscription,
+    topics=_topics,
+    strategy=_TEXT,
+    session_ms=integer(high=inf),
+    client=_TEXT,
+    host=_TEXT,
+    alone=boolean,
+)
 
 
 def encode_topic(view: TopicView) -> str:
@@ -169,15 +195,13 @@ def encode_topic(view: TopicView) -> str:
 
 
 def decode_topic(text: str) -> TopicView | None:
-    data = _load(text)
-    if data is None:
+    try:
+        return from_json(_TOPIC_VIEW, text, "a view of a topic", MAX_TEXT)
+    except CorruptLogError:
         return None
-    partitions, tip = data.get("partitions"), data.get("tip")
-    if not whole(partitions) or not whole(tip) or tip < 0:
-        return None
-    if not 0 <= partitions <= MAX_PARTITIONS:
-        return None
-    return TopicView(partitions, tip)
+
+
+_TOPIC_VIEW = record(TopicView, partitions=integer(0, MAX_PARTITIONS), tip=integer(high=inf))
 
 
 def encode_expulsion(said: Expulsion) -> str:
@@ -186,7 +210,10 @@ def encode_expulsion(said: Expulsion) -> str:
 
 def decode_expulsion(text: str) -> Expulsion:
     """Who did it and why is for people: a text of another shape is no reason to ignore it."""
-    data = _load(text) or {}
+    try:
+        data = from_json(plain, text, "an expulsion", MAX_TEXT)
+    except CorruptLogError:
+        data = {}
     return Expulsion(str(data.get("by", "")), str(data.get("why", "")))
 
 
@@ -244,28 +271,5 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len(found := dict(pairs)) != len(pairs):
-        raise ValueError("a key stands twice")
-    return found
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not a number here")
-
-
-_strict = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_constant)
-
-
 def _dump(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
-
-
-def _load(text: str) -> dict[str, Any] | None:
-    if len(text) > MAX_TEXT:
-        return None
-    try:
-        data = _strict.decode(text)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
