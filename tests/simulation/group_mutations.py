@@ -11,6 +11,7 @@ from typing import Any
 from offsetlog.core.group import decide, membership
 from offsetlog.core.group import verdict as judge
 from offsetlog.core.group.facts import FactKind
+from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.core.group.verdict import IgnoredReason
 from offsetlog.engine.group.group_member import GroupMember
 from offsetlog.engine.group.offsets_table import OffsetsTable
@@ -18,7 +19,7 @@ from offsetlog.engine.topic.cursor import Cursor
 from offsetlog.errors import FencedError
 from offsetlog.storage.store import Committed
 from pyspark_offsetlog.source import micro_batches as run
-from pyspark_offsetlog.source import offsets
+from pyspark_offsetlog.source import next_batch, offsets
 from pyspark_offsetlog.source.group_owner import GroupOwner
 from tests.simulation.limits import Patch, patched
 
@@ -81,16 +82,13 @@ def _deaf_to_resets() -> list[Patch]:
 
 def _reset_of_all_partitions() -> list[Patch]:
     """A query puts every partition back when one of them was reset."""
-    true = run.moved_since
+    true = next_batch.follow_resets
 
-    def all_of_them(group: Any, number: int) -> Any:
-        found = true(group, number)
-        others = {
-            run.TopicPartition(*tp): p._replace(offset=0) for tp, p in group.positions.items()
-        }
-        return {**others, **found} if found else found
+    def all_of_them(group: Any, followed: int, spans: Any, policy: str) -> Any:
+        found = true(group, followed, spans, policy)
+        return {**dict.fromkeys(spans, StartingOffset(0)), **found} if found else found
 
-    return [(run, "moved_since", all_of_them)]
+    return [(next_batch, "follow_resets", all_of_them)]
 
 
 def _seeks_looked_up_again() -> list[Patch]:
@@ -119,18 +117,18 @@ def _reads_on_after_a_fence() -> list[Patch]:
     """A query that lost its group commits all the same, under nobody's name."""
     from offsetlog.core.group.requests import CommitRequest
 
-    true = GroupOwner._do
+    true = GroupOwner._request
 
-    def stubborn(self: Any, positions: Any, followed: int, leaving: bool) -> None:
+    def stubborn(self: Any, positions: Any, followed: int, is_last: bool) -> None:
         try:
-            true(self, positions, followed, leaving)
+            true(self, positions, followed, is_last)
         except FencedError:
             owner = self._table.look().group(self.group).owner
             if owner is not None:
                 said = {tuple(tp): decide.OffsetAndMetadata(at) for tp, at in positions.items()}
                 self._table.ask(CommitRequest(self.group, owner.name, 2**31, followed, said))
 
-    return [(GroupOwner, "_do", stubborn)]
+    return [(GroupOwner, "_request", stubborn)]
 
 
 def _position_before_the_records() -> list[Patch]:

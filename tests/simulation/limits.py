@@ -68,17 +68,11 @@ def tiny_limits() -> Iterator[None]:
 
 
 @contextmanager
-def no_threads() -> Iterator[None]:
-    """A query commits where it stands, so that the seed decides when."""
+def no_pauses() -> Iterator[None]:
+    """A query does not wait before it tries a commit again, and prints nothing."""
     from pyspark_offsetlog.source import group_owner as ownership
 
-    def here(self: Any) -> None:
-        if not self._working:
-            self._working = True
-            self._run()
-
     patches: tuple[Patch, ...] = (
-        (ownership.GroupOwner, "_wake", here),
         (ownership, "RETRY", 0.0),
         (ownership, "warn", lambda text: None),
     )

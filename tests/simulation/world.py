@@ -79,6 +79,8 @@ class Process:
             lambda: f"{rng.getrandbits(128):032x}",
             rng.random,
             lambda seconds: world.sleep(self, seconds),
+            # Work beside a program runs where it is handed over, so that the seed decides when.
+            spawn=lambda work, name: work(),
         )
 
     @property

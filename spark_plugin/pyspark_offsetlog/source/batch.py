@@ -22,7 +22,6 @@ from pyspark_offsetlog.runtime.open_logs import found, open_log
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 from pyspark_offsetlog.schema import chosen_columns
-from pyspark_offsetlog.source import starting_offsets as starts
 from pyspark_offsetlog.source.data_loss import DataLoss
 from pyspark_offsetlog.source.filters import Narrowed, narrow
 from pyspark_offsetlog.source.offsets import OffsetRange, Positions, split_ranges
@@ -34,6 +33,7 @@ from pyspark_offsetlog.source.read_tasks import (
     target_of,
     tasks_of,
 )
+from pyspark_offsetlog.source.starting_offsets import resolve
 from pyspark_offsetlog.source.subscription import SubscribedTopics
 
 KEPT_APART = hasattr(DataSourceReader, "pushLimit")
@@ -66,17 +66,16 @@ class OffsetLogReader(PickledWithReason, DataSourceReader):
         place = found(options.place)
         log = open_log(place)
         topics = SubscribedTopics(log, options.subscription)
-        topics.look()
-        topics.check({})
-        partitions = topics.partitions()
-        if not partitions:
+        look = topics.look()
+        topics.check(look)
+        if not look.spans:
             raise InvalidRequestError(
                 f"No topic matches subscribePattern={options.subscription.pattern!r}.",
                 "'offsetlog topics list' names those that exist.",
             )
         lost = DataLoss(options.fail_on_data_loss)
-        begin = starts.resolve(log, options, options.start, topics, partitions, lost)
-        end = starts.resolve(log, options, options.end, topics, partitions, lost)
+        begin, look = resolve(log, options, options.start, topics, look, lost)
+        end, _ = resolve(log, options, options.end, topics, look, lost)
         ranges = _ranges(options, begin, end)
         ranges = self._narrowed.apply(log, ranges)
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)

@@ -11,7 +11,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 
 from offsetlog.client.log import Log
 from offsetlog.core.group.reset import OffsetSpan
@@ -24,6 +24,7 @@ from pyspark_offsetlog.options.spec import (
     OffsetBound,
     SourceOptions,
 )
+from pyspark_offsetlog.source.next_batch import Look
 from pyspark_offsetlog.source.offsets import Positions
 from pyspark_offsetlog.source.subscription import SubscribedTopics
 
@@ -35,65 +36,62 @@ SHOWN = 5
 def resolve(
     log: Log,
     options: SourceOptions,
-    edge: OffsetBound,
+    bound: OffsetBound,
     topics: SubscribedTopics,
-    partitions: list[TopicPartition],
+    look: Look,
     lost: Lost,
-) -> Positions:
-    """The offset of each partition that ``edge`` stands for, in topics that were looked at."""
-    spans = {tp: _span(topics, tp) for tp in partitions}
-    match edge.kind:
+) -> tuple[Positions, Look]:
+    """The offset of each partition that ``bound`` stands for, and the look with all of them in
+    sight."""
+    spans = look.spans
+    match bound.kind:
         case "earliest":
-            return {tp: span.start for tp, span in spans.items()}
+            return {tp: span.start for tp, span in spans.items()}, look
         case "latest":
-            return {tp: span.end for tp, span in spans.items()}
+            return {tp: span.end for tp, span in spans.items()}, look
         case "before":
-            return {tp: max(span.start, span.end - edge.number) for tp, span in spans.items()}
+            n = bound.number
+            return {tp: max(span.start, span.end - n) for tp, span in spans.items()}, look
         case "offsets":
-            _same_partitions(edge, partitions)
-            return {tp: _explicit(edge, tp, span, lost) for tp, span in spans.items()}
+            _check_partitions(bound, spans.keys())
+            return {tp: _explicit(bound, tp, span, lost) for tp, span in spans.items()}, look
         case "group":
-            return _committed(log, options, topics, partitions, lost)
+            return _committed(log, options, topics, look, lost)
         case _:
-            return _by_time(log, options, edge, spans)
+            return _by_time(log, options, bound, spans), look
 
 
-def _span(topics: SubscribedTopics, tp: TopicPartition) -> OffsetSpan:
-    state = topics.states[tp.topic]
-    return OffsetSpan(state.start(tp.partition), state.end(tp.partition))
-
-
-def _same_partitions(edge: OffsetBound, partitions: list[TopicPartition]) -> None:
-    given = {TopicPartition(topic, p) for topic, each in edge.each.items() for p in each}
-    wanted = set(partitions)
-    if given == wanted:
+def _check_partitions(bound: OffsetBound, partitions: Set[TopicPartition]) -> None:
+    named = {TopicPartition(topic, p) for topic, each in bound.each.items() for p in each}
+    if named == partitions:
         return
-    told = []
-    for text, which in (("leaves out", wanted - given), ("names too many:", given - wanted)):
+    faults = []
+    missing, extra = partitions - named, named - partitions
+    for text, which in (("leaves out", missing), ("names too many:", extra)):
         if which:
             names = [f"{topic}-{partition}" for topic, partition in sorted(which)]
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            told.append(f"{text} {', '.join(names[:SHOWN])}{more}")
+            faults.append(f"{text} {', '.join(names[:SHOWN])}{more}")
     raise InvalidRequestError(
-        f"{edge.option} {' and '.join(told)}.",
+        f"{bound.option} {' and '.join(faults)}.",
         "Name each partition that is read; -2 stands for earliest and -1 for latest.",
     )
 
 
-def _explicit(edge: OffsetBound, tp: TopicPartition, span: OffsetSpan, lost: Lost) -> int:
-    offset = edge.each[tp.topic][tp.partition]
+def _explicit(bound: OffsetBound, tp: TopicPartition, span: OffsetSpan, lost: Lost) -> int:
+    offset = bound.each[tp.topic][tp.partition]
     if offset == EARLIEST_OFFSET:
         return span.start
     if offset == LATEST_OFFSET:
         return span.end
     if offset > span.end:
         raise OffsetOutOfRangeError(
-            f"{edge.option} is {offset} for {tp.topic}-{tp.partition}, which is beyond its end.",
+            f"{bound.option} is {offset} for {tp.topic}-{tp.partition}, which is beyond its end.",
             f"It holds {span.start} to {span.end}.",
         )
     if offset < span.start:
         lost(
-            f"{edge.option} is {offset} for {tp.topic}-{tp.partition}, which now starts at "
+            f"{bound.option} is {offset} for {tp.topic}-{tp.partition}, which now starts at "
             f"{span.start}: the records before that are gone."
         )
         return span.start
@@ -101,59 +99,50 @@ def _explicit(edge: OffsetBound, tp: TopicPartition, span: OffsetSpan, lost: Los
 
 
 def _committed(
-    log: Log,
-    options: SourceOptions,
-    topics: SubscribedTopics,
-    partitions: list[TopicPartition],
-    lost: Lost,
-) -> Positions:
+    log: Log, options: SourceOptions, topics: SubscribedTopics, look: Look, lost: Lost
+) -> tuple[Positions, Look]:
     """A position that the log has not means lost records; the reset policy is for none at all."""
     assert options.group is not None
     positions = log.offsets_table.look().group(options.group).positions
     # The group was seen after the topics, and may be read by others: what it stands at may have
     # come since.
-    stands = {tp: positions[tp].offset for tp in partitions if tp in positions}
-    topics.look_again({tp.topic for tp, at in stands.items() if at > _span(topics, tp).end})
-    out: Positions = {}
-    for tp in partitions:
-        known, span = positions.get(tp), _span(topics, tp)
-        if known is not None and known.offset > span.end:
-            topics.find(tp, known.offset)
-            span = _span(topics, tp)
-        if known is not None and not span.start <= known.offset <= span.end:
+    committed = {tp: positions[tp].offset for tp in look.spans if tp in positions}
+    old = {tp.topic for tp, offset in committed.items() if not look.reaches(tp, offset)}
+    look = topics.look_for(topics.look_again(look, old), committed)
+    starts: Positions = {}
+    for tp, span in look.spans.items():
+        offset = committed.get(tp)
+        if offset is not None and not span.start <= offset <= span.end:
             lost(
-                f"The group {options.group!r} stands at {known.offset} of {tp.topic}-"
+                f"The group {options.group!r} stands at {offset} of {tp.topic}-"
                 f"{tp.partition}, which holds {span.start} to {span.end} now."
             )
-            out[tp] = span.start
+            starts[tp] = span.start
             continue
-        start = starting_offset(
-            options.group, tp, None if known is None else known.offset, span, options.reset_policy
-        )
-        out[tp] = start.offset
-    return out
+        starts[tp] = starting_offset(options.group, tp, offset, span, options.reset_policy).offset
+    return starts, look
 
 
 def _by_time(
-    log: Log, options: SourceOptions, edge: OffsetBound, spans: Mapping[TopicPartition, OffsetSpan]
+    log: Log, options: SourceOptions, bound: OffsetBound, spans: Mapping[TopicPartition, OffsetSpan]
 ) -> Positions:
-    if edge.kind == "times":
-        _same_partitions(edge, list(spans))
-    at = log.env.now_ms() - edge.number if edge.kind == "ago" else edge.number
-    out: Positions = {}
+    if bound.kind == "times":
+        _check_partitions(bound, spans.keys())
+    common = log.env.now_ms() - bound.number if bound.kind == "ago" else bound.number
+    starts: Positions = {}
     for tp, span in spans.items():
-        time = edge.each[tp.topic][tp.partition] if edge.kind == "times" else at
-        found = log.topic_handle(tp.topic).offset_for_time(tp.partition, time)
-        if found is None and _needs_match(options, edge):
+        time = bound.each[tp.topic][tp.partition] if bound.kind == "times" else common
+        offset = log.topic_handle(tp.topic).offset_for_time(tp.partition, time)
+        if offset is None and _needs_match(options, bound):
             raise InvalidRequestError(
-                f"{edge.option}: {tp.topic}-{tp.partition} has no record at or after {time}.",
+                f"{bound.option}: {tp.topic}-{tp.partition} has no record at or after {time}.",
                 "Give an earlier time, or set startingOffsetsByTimestampStrategy=latest.",
             )
-        out[tp] = span.end if found is None else found
-    return out
+        starts[tp] = span.end if offset is None else offset
+    return starts
 
 
-def _needs_match(options: SourceOptions, edge: OffsetBound) -> bool:
+def _needs_match(options: SourceOptions, bound: OffsetBound) -> bool:
     # Nobody asks for the last ten minutes to be told that they were quiet.
-    starts = edge.option.startswith("starting")
-    return starts and edge.kind != "ago" and options.at_no_match == "error"
+    starts = bound.option.startswith("starting")
+    return starts and bound.kind != "ago" and options.at_no_match == "error"

@@ -7,153 +7,156 @@ Invariants:
    deleted is one that the chain says so of; without a first entry it is not in sight.
 2. An idle look costs one request for each topic, and one listing for a pattern. Folders in
    which a pattern found no topic of its own are passed over for a while, unless one of that
-   name is expected (``expect``).
+   name is expected.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from offsetlog.client.log import Log
+from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import UnknownTopicError
 from offsetlog.format.names import topic_folder
 from offsetlog.values import TopicPartition
-from pyspark_offsetlog.options.check import TopicSubscription
+from pyspark_offsetlog.options.spec import TopicSubscription
+from pyspark_offsetlog.source.next_batch import Look
+from pyspark_offsetlog.source.offsets import Positions
 from pyspark_offsetlog.source.visibility import state_with
 
-LOOK_AGAIN = 30.0
-"""Seconds after which a folder whose topic did not match is looked at again."""
-LOOK_SOON = 1.0
-"""The same for a folder without a topic: one that is being made, or was deleted."""
+UNMATCHED_SECONDS = 30.0
+"""After so long a folder whose topic did not match is looked at again."""
+EMPTY_FOLDER_SECONDS = 1.0
+"""The same for a folder without a topic: one that is being created, or was deleted."""
 
 
 class SubscribedTopics:
-    """What is subscribed to, as it was last looked at."""
-
     def __init__(self, log: Log, subscription: TopicSubscription) -> None:
         self._log = log
-        self._subscription = subscription
         self._pattern = re.compile(subscription.pattern) if subscription.pattern else None
-        self._names: tuple[str, ...] = subscription.topics or tuple(
-            sorted({topic for topic, _ in subscription.assigned})
-        )
-        self._others: dict[str, float] = {}
-        self._folders: dict[str, str] = {}
-        self.states: dict[str, TopicState] = {}
-        self.looked = False
-
-    def names(self) -> tuple[str, ...]:
+        self._assigned = [TopicPartition(*tp) for tp in subscription.assigned]
+        self.names = subscription.topics or tuple(sorted({tp.topic for tp in self._assigned}))
         """Of the topics that are subscribed to by name; empty for a pattern."""
-        return self._names
+        self._topics: dict[str, OpenTopic] = {}
+        self._not_before: dict[str, float] = {}
+        """When a folder without a topic that matches may be looked at again."""
+        self._folders: dict[str, str] = {}
+        """The names of the topics that the pattern found, by folder."""
 
-    def handle(self, topic: str) -> OpenTopic:
-        return self._log.topic_handle(topic)
+    def topic(self, name: str) -> OpenTopic:
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._topics[name] = self._log.topic_handle(name)
+        return topic
 
-    def look(self, fresh: bool = True, missing: bool = False) -> dict[str, TopicState]:
-        """The state of each topic. ``fresh=False`` is one request for each where nothing is
-        new. With ``missing``, a named topic that was deleted is left out."""
-        found: dict[str, TopicState] = {}
-        for topic in self._matching() if self._pattern is not None else self._names:
-            handle = self.handle(topic)
+    # --- looking ---------------------------------------------------------------------------
+
+    def look(self, last: Look | None = None, skip_deleted: bool = False) -> Look:
+        """The state of each topic. With the ``last`` look it is one request for each in which
+        nothing is new. With ``skip_deleted``, a named topic that was deleted is left out."""
+        states: dict[str, TopicState] = {}
+        for name in self._matching_names() if self._pattern is not None else self.names:
+            topic = self.topic(name)
             try:
-                found[topic] = handle.state() if fresh else self._glance(topic, handle)
+                if last is None:
+                    states[name] = topic.state()
+                    continue
+                # A glance may find one entry of many. A query looks once for a micro-batch, so it
+                # must go on to the end: with an entry a batch it would fall behind forever.
+                state, seen = topic.glance(), last.states.get(name)
+                is_idle = seen is not None and seen.tip == state.tip
+                states[name] = state if is_idle else topic.state()
             except UnknownTopicError:
-                if self._pattern is None and not (missing and handle.chain.state.tip):
+                if self._pattern is None and not (skip_deleted and topic.chain.state.tip):
                     raise
-                self._folders = {f: name for f, name in self._folders.items() if name != topic}
-        self.states, self.looked = found, True
-        return found
+                self._folders = {f: n for f, n in self._folders.items() if n != name}
+        return Look(states, self._spans(states))
 
-    def look_again(self, names: Iterable[str]) -> None:
+    def _spans(self, states: Mapping[str, TopicState]) -> dict[TopicPartition, OffsetSpan]:
+        """Of each partition that is read."""
+        partitions: Iterable[TopicPartition] = self._assigned or (
+            TopicPartition(topic, partition)
+            for topic, state in states.items()
+            for partition in range(state.partitions)
+        )
+        spans = {}
+        for tp in partitions:
+            state = states.get(tp.topic)
+            if state is not None and tp.partition < state.partitions:
+                part = state.parts[tp.partition]
+                spans[tp] = OffsetSpan(part.start, part.end)
+        return spans
+
+    def _with(self, look: Look, states: Mapping[str, TopicState]) -> Look:
+        """A look with newer states of some topics."""
+        states = {**look.states, **states}
+        return look._replace(states=states, spans=self._spans(states))
+
+    def look_again(self, look: Look, topics: Iterable[str]) -> Look:
         """What is known of these topics is older than something else that was seen."""
-        for topic in names:
-            self.states[topic] = self.handle(topic).state()
+        return self._with(look, {name: self.topic(name).state() for name in topics})
 
-    def expect(self, names: Iterable[str]) -> None:
-        """Let the next look find these topics: they were there after the last one, whatever
-        their folders held then."""
-        for topic in names:
-            self._others.pop(topic_folder(topic), None)
-
-    def _glance(self, topic: str, handle: OpenTopic) -> TopicState:
-        """A glance may find one entry of many. A query looks once for a micro-batch, so it must
-        go on to the end: with an entry a batch it would fall behind for ever."""
-        state, known = handle.glance(), self.states.get(topic)
-        return state if known is not None and known.tip == state.tip else handle.state()
+    def look_for(self, look: Look, positions: Positions) -> Look:
+        """The same look with all of these positions in sight, but for those that are not
+        subscribed to and those that the chain says are gone; an error if one of them is neither
+        in sight nor gone."""
+        for tp, offset in positions.items():
+            if look.reaches(tp, offset) or not self.may_read(tp):
+                continue
+            # The next listing shall find it: it was there, whatever its folder held then.
+            self._not_before.pop(topic_folder(tp.topic), None)
+            state = state_with(self.topic(tp.topic), tp.partition, offset)
+            if state.alive and state.topic == tp.topic and tp.partition < state.partitions:
+                look = self._with(look, {tp.topic: state})
+        return look
 
     def may_read(self, tp: TopicPartition) -> bool:
         """Whether a partition would be read if it was there."""
         if self._pattern is not None:
             return self._pattern.search(tp.topic) is not None
-        assigned = self._subscription.assigned
-        return tp in assigned if assigned else tp.topic in self._names
+        return tp in self._assigned if self._assigned else tp.topic in self.names
 
-    def find(self, tp: TopicPartition, end: int) -> bool:
-        """Whether a partition that was read up to ``end``, and was not seen by the last look, is
-        there all the same; False if the chain says that it is gone."""
-        state = state_with(self.handle(tp.topic), tp.partition, end)
-        there = state.alive and state.topic == tp.topic and tp.partition < state.partitions
-        if there:
-            self.states[tp.topic] = state
-        return there
-
-    def partitions(self) -> list[TopicPartition]:
-        """All that is read of the topics as they were last looked at."""
-        if self._subscription.assigned:
-            return self._assigned()
-        return [
-            TopicPartition(topic, partition)
-            for topic, state in self.states.items()
-            for partition in range(state.partitions)
-        ]
-
-    def _assigned(self) -> list[TopicPartition]:
-        out = []
-        for topic, partition in self._subscription.assigned:
-            state = self.states.get(topic)
-            if state is not None and partition < state.partitions:
-                out.append(TopicPartition(topic, partition))
-        return out
-
-    def check(self, known: Collection[TopicPartition]) -> None:
-        """What is named and is not there, nor was among the ``known``, is an error."""
-        seen = {topic for topic, _ in known}
-        for topic in self._names:
-            if topic not in self.states and topic not in seen:
-                self.handle(topic).state()
-        for topic, partition in self._subscription.assigned:
-            state = self.states.get(topic)
-            missing = state is not None and partition >= state.partitions
-            if state is not None and missing and TopicPartition(topic, partition) not in known:
+    def check(self, look: Look, read_before: Collection[TopicPartition] = ()) -> None:
+        """What is named and is not there, nor was ``read_before``, is an error."""
+        topics_before = {topic for topic, _ in read_before}
+        for topic in self.names:
+            if topic not in look.states and topic not in topics_before:
+                self.topic(topic).state()
+        for tp in self._assigned:
+            state = look.states.get(tp.topic)
+            if state is not None and tp.partition >= state.partitions and tp not in read_before:
                 raise UnknownTopicError(
-                    f"assign names partition {partition} of topic {topic!r}, which does not exist.",
+                    f"assign names partition {tp.partition} of topic {tp.topic!r}, which does "
+                    "not exist.",
                     f"It has {state.partitions}, from 0.",
                 )
 
-    def _matching(self) -> Iterable[str]:
+    # --- a pattern -------------------------------------------------------------------------
+
+    def _matching_names(self) -> Iterable[str]:
         """Names of the topics that the pattern finds, by one listing of the root."""
         assert self._pattern is not None
         self._log.see_root()  # A root that is not there is an error, not an empty list.
         now = self._log.env.monotonic()
-        out = []
+        names = []
         for folder in sorted(f for f in self._log.store.folders("") if f[:1] not in "._"):
             name = self._folders.get(folder)
-            if name is None and now < self._others.get(folder, 0.0):
+            if name is None and now < self._not_before.get(folder, 0.0):
                 continue
             if name is None:
                 name = self._name_in(folder)
                 if name is None or not self._pattern.search(name):
-                    self._others[folder] = now + (LOOK_SOON if name is None else LOOK_AGAIN)
+                    pause = EMPTY_FOLDER_SECONDS if name is None else UNMATCHED_SECONDS
+                    self._not_before[folder] = now + pause
                     continue
                 self._folders[folder] = name
-            out.append(name)
-        return out
+            names.append(name)
+        return names
 
     def _name_in(self, folder: str) -> str | None:
         """The name of the topic in a folder; the folder's own is a form of it."""
-        handle = self._log.topic_handle(folder)
-        state = handle.raw_state()
+        state = self._log.topic_handle(folder).raw_state()
         return state.topic if state.alive else None

@@ -434,9 +434,9 @@ def test_idle_looks_are_bounded_by_the_poll_interval(
     looks: list[float] = []
     look = query.run.topics.look
 
-    def counted(**given: Any) -> Any:
+    def counted(*given: Any, **named: Any) -> Any:
         looks.append(clock.now)
-        return look(**given)
+        return look(*given, **named)
 
     monkeypatch.setattr(query.run.topics, "look", counted)
     for _ in range(5):
