@@ -1,4 +1,4 @@
-"""The outside world that is not storage: clock, ids, chance, waiting and threads.
+"""The outside world that is not storage: clock, ids, chance, waiting, threads, limits.
 
 Everything in ``offsetlog.client`` and ``offsetlog.engine`` that needs one of them takes it from an
 ``Env``, so that a whole run can be replayed from a seed. Only this module asks the real ones.
@@ -11,7 +11,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import NamedTuple
+
+from offsetlog.core.topic import landing, publish, rewrite
+from offsetlog.format import entries, record_schema, snapshots
 
 Spawn = Callable[[Callable[[], object], str], object]
 """Runs a function in a thread of that name; ``RuntimeError`` where none can be started."""
@@ -19,6 +23,35 @@ Spawn = Callable[[Callable[[], object], str], object]
 
 def _spawn(work: Callable[[], object], name: str) -> None:
     threading.Thread(target=work, name=name, daemon=True).start()
+
+
+class Limits(NamedTuple):
+    """How much at once: what a process may choose, and others need not agree with."""
+
+    inline_bytes: int = entries.INLINE_BYTES
+    """Up to so many bytes of rows travel in the entry; more go to segments."""
+    row_group_records: int = record_schema.ROW_GROUP_RECORDS
+    recent_bytes: int = 32 * 1024 * 1024
+    """Of the newest entries that a topic keeps, so that reading what was just folded is free."""
+    window: int = 16
+    """The most names that are asked for at once while catching up."""
+    leaves_kept: int = 8
+    """Leaves of the index that a topic keeps in memory."""
+    many_senders: int = snapshots.MANY_SENDERS
+    """More than these are stored in a file of their own."""
+    whole_bytes: int = 8 * 1024 * 1024
+    """A segment up to this size is read with one request."""
+    plan_records: int = 1_000_000
+    """The most that one plan of a read covers."""
+    min_files: int = rewrite.MIN_FILES
+    runs_per_entry: int = 64
+    """Rewritten runs that one entry names."""
+    senders_kept: int = 4096
+    snapshots_kept: int = 3
+    commit_retry_seconds: float = 0.5
+    """After this a query makes a commit again that failed."""
+    publishing: publish.IndexLimits = publish.LIMITS
+    landing: landing.LandingLimits = landing.LIMITS
 
 
 class Env(NamedTuple):
@@ -35,6 +68,9 @@ class Env(NamedTuple):
     """The wall clock in nanoseconds, where there is a cheap one; else ``now_ms`` serves."""
     spawn: Spawn = _spawn
     """Starts a thread; a simulation runs the work at once, in the thread that asks."""
+    new_lock: Callable[[], AbstractContextManager[object]] = threading.RLock
+    """What guards the state of an open topic: a simulation gives locks between its fibers."""
+    limits: Limits = Limits()
 
     def stamp(self) -> Callable[[], int]:
         """The cheapest clock for stamping records: nanoseconds."""

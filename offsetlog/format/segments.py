@@ -56,7 +56,9 @@ class RowGroup(NamedTuple):
     records: int
 
 
-def encode(table: pa.Table, compression: str) -> EncodedSegment:
+def encode(
+    table: pa.Table, compression: str, group_records: int = rows.ROW_GROUP_RECORDS
+) -> EncodedSegment:
     """A segment of the records of ``table``: the columns of ``ROWS``, and ``offset`` if it is
     a rewritten one."""
     table = rows.compact(table)
@@ -65,18 +67,20 @@ def encode(table: pa.Table, compression: str) -> EncodedSegment:
     room = table.nbytes + table.nbytes // 4 + 1024 * 1024
     while True:
         try:
-            return _encode(table, compression, pa.allocate_buffer(room))
+            return _encode(table, compression, pa.allocate_buffer(room), group_records)
         except OSError as error:
             if "out of bounds" not in str(error):
                 raise
             room *= 2
 
 
-def _encode(table: pa.Table, compression: str, memory: pa.Buffer) -> EncodedSegment:
+def _encode(
+    table: pa.Table, compression: str, memory: pa.Buffer, group_records: int
+) -> EncodedSegment:
     sink, view = pa.FixedSizeBufferWriter(memory), memoryview(memory)
     out = rows.writer(sink, table.schema, compression, rows.incompressible(table, compression))
     start, groups = sink.tell(), []
-    for piece in row_groups(table):
+    for piece in row_groups(table, group_records):
         out.write_table(piece, row_group_size=max(1, piece.num_rows))
         end = sink.tell()
         groups.append([start, end, xxhash.xxh3_64_hexdigest(view[start:end]), piece.num_rows])
@@ -89,12 +93,12 @@ def _encode(table: pa.Table, compression: str, memory: pa.Buffer) -> EncodedSegm
     return EncodedSegment(view[:end], len(foot), xxhash.xxh3_64_hexdigest(foot))
 
 
-def row_groups(table: pa.Table) -> list[pa.Table]:
+def row_groups(table: pa.Table, group_records: int) -> list[pa.Table]:
     """Pieces of a table that are fit to be row groups, by count and by bytes."""
     if not table.num_rows:
         return []
     wide = max(1, table.nbytes // table.num_rows)
-    most = max(1, min(rows.ROW_GROUP_RECORDS, rows.ROW_GROUP_BYTES // wide))
+    most = max(1, min(group_records, rows.ROW_GROUP_BYTES // wide))
     return [table.slice(low, most) for low in range(0, table.num_rows, most)]
 
 

@@ -197,10 +197,10 @@ def _sender(app: str, own: bool, seq: int, entry: int, time: int, digest: str) -
     return _Sender(app, own, SenderState(seq, entry, time, digest))
 
 
-def encode_senders(state: TopicState) -> bytes | None:
+def encode_senders(state: TopicState, many: int = MANY_SENDERS) -> bytes | None:
     """The file of a state's senders; None while they are few."""
     senders = _senders(state)
-    if len(senders) <= MANY_SENDERS:
+    if len(senders) <= many:
         return None
     columns = list(zip(*senders, strict=True))
     table = pa.Table.from_arrays(

@@ -82,22 +82,14 @@ def segment_table(offsets: list[int] | None = None) -> pa.Table:
 
 
 def written_segment() -> segments.EncodedSegment:
-    before, rows.ROW_GROUP_RECORDS = rows.ROW_GROUP_RECORDS, 3
-    try:
-        return segments.encode(segment_table(), "zstd")
-    finally:
-        rows.ROW_GROUP_RECORDS = before
+    return segments.encode(segment_table(), "zstd", group_records=3)
 
 
 GAPS = [0, 2, 3, 6]
 
 
 def rewritten_segment() -> segments.EncodedSegment:
-    before, rows.ROW_GROUP_RECORDS = rows.ROW_GROUP_RECORDS, 2
-    try:
-        return segments.encode(segment_table(GAPS), "lz4")
-    finally:
-        rows.ROW_GROUP_RECORDS = before
+    return segments.encode(segment_table(GAPS), "lz4", group_records=2)
 
 
 def chain() -> list[tuple[str, Entry, pa.Table | None]]:
@@ -147,22 +139,18 @@ def stored_state(apart: bool) -> dict[str, bytes]:
     """A snapshot with its leaves, and its senders in it or apart."""
     state = state_before_the_delete()
     uids = (write_id(2000 + n) for n in count())
-    before, publishing.LEAF_EXTENTS = publishing.LEAF_EXTENTS, 2
-    many, snapshots.MANY_SENDERS = snapshots.MANY_SENDERS, 1 if apart else 512
-    try:
-        made = publish(state.index, state.tip, [(p.start, p.tail) for p in state.parts], {}, uids)
-        out = {f"leaf-{n}": snapshots.encode_leaf(leaf) for n, (_, leaf) in enumerate(made.leaves)}
-        senders = snapshots.encode_senders(state)
-        uid = None
-        if senders is not None:
-            uid = write_id(3000)
-            out["senders"] = senders
-        out["snapshot-apart" if apart else "snapshot"] = snapshots.encode_snapshot(
-            state, made.index, uid
-        )
-        return out
-    finally:
-        publishing.LEAF_EXTENTS, snapshots.MANY_SENDERS = before, many
+    tails = [(part.start, part.tail) for part in state.parts]
+    limits = publishing.IndexLimits(leaf_extents=2)
+    made = publish(state.index, state.tip, tails, {}, uids, limits)
+    out = {f"leaf-{n}": snapshots.encode_leaf(leaf) for n, (_, leaf) in enumerate(made.leaves)}
+    senders = snapshots.encode_senders(state, many=1 if apart else 512)
+    uid = None
+    if senders is not None:
+        uid = write_id(3000)
+        out["senders"] = senders
+    name = "snapshot-apart" if apart else "snapshot"
+    out[name] = snapshots.encode_snapshot(state, made.index, uid)
+    return out
 
 
 def files() -> dict[str, bytes]:

@@ -21,7 +21,7 @@ from offsetlog.storage.store import Committed
 from pyspark_offsetlog.source import micro_batches as run
 from pyspark_offsetlog.source import next_batch, offsets
 from pyspark_offsetlog.source.group_owner import GroupOwner
-from tests.simulation.limits import Patch, patched
+from tests.simulation.planting import Patch, patched
 
 
 def planted(name: str) -> AbstractContextManager[None]:

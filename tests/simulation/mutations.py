@@ -21,7 +21,7 @@ from offsetlog.engine.upkeep.maintenance import Maintenance
 from offsetlog.errors import OffsetLogError
 from offsetlog.format import names
 from offsetlog.format.record_schema import OFFSET, complete
-from tests.simulation.limits import Patch, patched
+from tests.simulation.planting import Patch, patched
 
 
 def planted(name: str) -> AbstractContextManager[None]:

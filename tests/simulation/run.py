@@ -14,19 +14,20 @@ Invariants:
 from __future__ import annotations
 
 import argparse
+import io
 import random
 import sys
 import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
+from contextlib import redirect_stderr
 from typing import NamedTuple
 
 from offsetlog.engine.upkeep.verify import verify_topic
 from tests.simulation.actors import ACTORS, THREADS
 from tests.simulation.ledger import Ledger
-from tests.simulation.limits import no_pauses, tiny_limits
+from tests.simulation.limits import tiny_format
 from tests.simulation.oracle import rows_of
 from tests.simulation.scene import TOPIC, Scene
 from tests.simulation.store import SimStore
@@ -112,7 +113,7 @@ def _topic_plan(seed: int) -> Plan:
 def run(plan: Plan) -> Outcome:
     """One history. What it finds is in the outcome; nothing is raised."""
     in_groups = plan.kind == GROUPS_KIND
-    with tiny_limits(), no_pauses() if in_groups else nullcontext(), warnings.catch_warnings():
+    with tiny_format(), redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         world = World(plan.seed, plan.faults, plan.steps)
         scene = Scene(world, plan.is_local, plan.graces, ACTORS, {} if in_groups else THREADS)

@@ -17,7 +17,6 @@ from typing import Any
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError, StorageError, UnknownTopicError
-from tests.simulation.lock import Lock
 from tests.simulation.oracle import Oracle
 from tests.simulation.store import SerialPool, SimStore
 from tests.simulation.world import Process, Violation, World
@@ -52,10 +51,7 @@ class Scene:
     def handle(self, process: Process) -> OpenTopic:
         store = SimStore(self.world, process, self.is_local)
         pool: Any = None if self.is_local else SerialPool(process)
-        handle = OpenTopic(store, TOPIC, process.env(), pool)
-        for holder in (handle, handle.chain, handle.stored):
-            setattr(holder, "_lock", Lock(self.world))  # noqa: B010 - in place of a thread's lock
-        return handle
+        return OpenTopic(store, TOPIC, process.env(), pool)
 
     def spawn(self, role: str, process: Process) -> list[Callable[[], None]]:
         """The fibers of a new process: its actor, and at times helpers in the same process."""

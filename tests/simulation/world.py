@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from offsetlog.engine.env import Env
 from tests.simulation.fibers import Fiber, fiber
+from tests.simulation.limits import TINY
 from tests.storage.faults import NO_FAULTS, Faults
-
-if TYPE_CHECKING:
-    from tests.simulation.lock import Lock
 
 START_MS = 1_700_000_000_000
 PATIENCE = 60_000
@@ -54,6 +52,35 @@ class Line(NamedTuple):
     text: str
 
 
+class Lock:
+    """A reentrant lock between the fibers of one process, for code that expects threads."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._owner: Running | None = None
+        self._depth = 0
+
+    @property
+    def free(self) -> bool:
+        return self._owner is None
+
+    def __enter__(self) -> None:
+        me = self._world.current
+        while self._owner is not None and self._owner is not me:
+            if me is None:
+                raise Violation("a lock is held by a fiber that is gone")
+            me.blocked_on = self
+            self._world.pause(me.process)
+            me.blocked_on = None
+        self._owner = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self._owner = None
+
+
 class Process:
     """One life of a program. ``memory`` dies with it, ``world.disk`` does not."""
 
@@ -81,6 +108,8 @@ class Process:
             lambda seconds: world.sleep(self, seconds),
             # Work beside a program runs where it is handed over, so that the seed decides when.
             spawn=lambda work, name: work(),
+            new_lock=lambda: Lock(world),
+            limits=TINY,
         )
 
     @property

@@ -4,7 +4,7 @@ Rules of this module:
 
 1. No answer: the same bytes at the same name again. Only a conflict moves on, to the next
    name. So an undecided entry can land at one name only, the last that was tried.
-2. After ``LOOK_AFTER`` conflicts in a row the author looks where the tip is.
+2. After ``look_after`` conflicts in a row the author looks where the tip is.
 3. An author that gives up says what it knows: nothing landed, or the fate is open.
 4. Where an entry landed is found in the fold by its write id, since a client library may
    have hidden a lost answer behind a conflict with the author's own file.
@@ -14,9 +14,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-LOOK_AFTER = 8
-MAX_UNKNOWN = 5
-"""Answers lost in a row at one name before the author gives up."""
+
+class LandingLimits(NamedTuple):
+    look_after: int = 8
+    """Conflicts in a row after which the author looks for the tip."""
+    max_unknown: int = 5
+    """Answers lost in a row at one name before the author gives up."""
+
+
+LIMITS = LandingLimits()
 
 
 class PutAt(NamedTuple):
@@ -43,22 +49,23 @@ class Landing(NamedTuple):
     """An entry on its way. Each method answers with what to do, and the new value."""
 
     number: int
+    limits: LandingLimits = LIMITS
     conflicts: int = 0
     unknown: int = 0
 
     def conflicted(self) -> tuple[Landing, PutAt | FindTip]:
         number = self.number + 1
-        if self.conflicts + 1 >= LOOK_AFTER:
-            return Landing(number), FindTip(number)
-        return Landing(number, self.conflicts + 1), PutAt(number)
+        if self.conflicts + 1 >= self.limits.look_after:
+            return Landing(number, self.limits), FindTip(number)
+        return Landing(number, self.limits, self.conflicts + 1), PutAt(number)
 
     def looked(self, tip: int) -> tuple[Landing, PutAt]:
         number = max(self.number, tip)
-        return Landing(number), PutAt(number)
+        return Landing(number, self.limits), PutAt(number)
 
     def unanswered(self, error: str) -> tuple[Landing, PutAt | GiveUp]:
         again = self.unknown + 1
         moved = self._replace(unknown=again)
-        if again >= MAX_UNKNOWN:
+        if again >= self.limits.max_unknown:
             return moved, GiveUp(self.number, error)
         return moved, PutAt(self.number, again)

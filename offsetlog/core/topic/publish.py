@@ -30,15 +30,19 @@ from offsetlog.core.topic.index import (
     visible,
 )
 
-LEAF_EXTENTS = MAX_LEAF_EXTENTS // 2
-"""The most that is put into one: a lookup reads one or two of them whole."""
-FULL_LEAF = LEAF_EXTENTS // 2
-"""A leaf of this many is left alone from then on."""
 
-SORTED_AT_ONCE = 16
-"""So many leaves are sorted together: each then holds that part of the partitions."""
-FEW_PARTITIONS = 4
-"""A leaf of so many, or of a quarter of all, is not worth sorting."""
+class IndexLimits(NamedTuple):
+    leaf_extents: int = MAX_LEAF_EXTENTS // 2
+    """The most that is put into one: a lookup reads one or two of them whole."""
+    full_leaf: int = MAX_LEAF_EXTENTS // 4
+    """A leaf of this many is left alone from then on."""
+    sorted_at_once: int = 16
+    """So many leaves are sorted together: each then holds that part of the partitions."""
+    few_partitions: int = 4
+    """A leaf of so many, or of a quarter of all, is not worth sorting."""
+
+
+LIMITS = IndexLimits()
 
 _WIDTHS = {"ids": 16, "sums": 8}
 _base = attrgetter("base")
@@ -52,29 +56,30 @@ class Publication:
     leaves: tuple[tuple[str, Leaf], ...]
 
 
-def leaves_to_merge(index: Index, added: int) -> list[int]:
+def leaves_to_merge(index: Index, added: int, limits: IndexLimits = LIMITS) -> list[int]:
     """Which leaves are taken together with ``added`` new extents, by position: the youngest,
     as long as each is not much larger than what is already taken."""
     taken: list[int] = []
     total = added
     for position in range(len(index.leaves) - 1, -1, -1):
         size = index.leaves[position].extents
-        if size >= FULL_LEAF or size > 2 * total or size + total > LEAF_EXTENTS:
+        much = size > 2 * total or size + total > limits.leaf_extents
+        if much or size >= limits.full_leaf:
             break
         taken.append(position)
         total += size
     return taken
 
 
-def leaves_to_sort(index: Index) -> list[int]:
+def leaves_to_sort(index: Index, limits: IndexLimits = LIMITS) -> list[int]:
     """Leaves to be taken together so that each new one holds few partitions: full ones of many
     partitions, the oldest first, and all that are not full. None when they are too few yet."""
     runs = set(zip(index.leaf, index.partition, strict=True))
     held = Counter(leaf for leaf, _ in runs)
-    most = max(FEW_PARTITIONS, len(set(index.partition)) // 4)
-    full = [i for i, ref in enumerate(index.leaves) if ref.extents >= FULL_LEAF]
-    wide = [i for i in full if held[i] > most][:SORTED_AT_ONCE]
-    if len(wide) < SORTED_AT_ONCE:
+    most = max(limits.few_partitions, len(set(index.partition)) // 4)
+    full = [i for i, ref in enumerate(index.leaves) if ref.extents >= limits.full_leaf]
+    wide = [i for i in full if held[i] > most][: limits.sorted_at_once]
+    if len(wide) < limits.sorted_at_once:
         return []
     return sorted({*range(len(index.leaves))} - {*full} | {*wide})
 
@@ -85,6 +90,7 @@ def publish(
     tails: Sequence[tuple[int, Iterable[Extent]]],
     merged: Mapping[int, Leaf],
     uids: Iterator[str],
+    limits: IndexLimits = LIMITS,
 ) -> Publication:
     """The index with the extents of ``tails`` in it.
 
@@ -105,7 +111,7 @@ def publish(
         seen = visible([index.fence(i) for i in span], start, young)
         kept.append([fence for fence in seen if fence.leaf not in merged])
         fresh += _sources(young, [f for f in seen if f.leaf in merged], merged)
-    refs, fences, leaves = _new_leaves(fresh, uids)
+    refs, fences, leaves = _new_leaves(fresh, uids, limits.leaf_extents)
     used = _used_leaves(index, kept)
     position = {old: new for new, old in enumerate(used)}
     columns = _assemble(index, kept, position, fences, len(used))
@@ -192,16 +198,16 @@ def _sources(young: list[Extent], fences: list[Fence], merged: Mapping[int, Leaf
 
 
 def _new_leaves(
-    sources: list[_Source], uids: Iterator[str]
+    sources: list[_Source], uids: Iterator[str], leaf_extents: int
 ) -> tuple[list[LeafRef], list[Fence], list[tuple[str, Leaf]]]:
-    """Leaves of all sources, copied a span at a time, each of at most ``LEAF_EXTENTS``."""
+    """Leaves of all sources, copied a span at a time, each of at most ``leaf_extents``."""
     refs: list[LeafRef] = []
     fences: list[Fence] = []
     leaves: list[tuple[str, Leaf]] = []
     waiting = list(reversed(sources))
     while waiting:
         taken: list[_Source] = []
-        room = LEAF_EXTENTS
+        room = leaf_extents
         while waiting and room:
             source = waiting.pop()
             if len(source.span) > room:

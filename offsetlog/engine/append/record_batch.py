@@ -3,7 +3,7 @@
 Invariants:
 
 1. Rows keep their order within each partition.
-2. Up to ``INLINE_BYTES`` of rows travel in the entry; more go to a segment for each
+2. Up to ``Limits.inline_bytes`` of rows travel in the entry; more go to a segment for each
    partition, written before the entry that names it.
 3. A segment's name says the tip that was believed in before it was written.
 """
@@ -25,7 +25,7 @@ from offsetlog.engine.env import Env
 from offsetlog.errors import InvalidRequestError
 from offsetlog.format import record_schema as rows
 from offsetlog.format import segments
-from offsetlog.format.entries import INLINE_BYTES, MAX_INLINE_RECORDS
+from offsetlog.format.entries import MAX_INLINE_RECORDS
 from offsetlog.format.names import segment_name
 from offsetlog.format.segments import EncodedSegment
 from offsetlog.storage.store import Store
@@ -57,7 +57,7 @@ class SegmentFiles:
         self, table: pa.Table, born: int, compression: str
     ) -> tuple[SegmentRef, EncodedSegment]:
         """A segment that is still to be ``put``."""
-        encoded = segments.encode(table, compression)
+        encoded = segments.encode(table, compression, self.env.limits.row_group_records)
         return encoded.ref(born, self.env.new_id()), encoded
 
     def put(self, partition: int, ref: SegmentRef, encoded: EncodedSegment) -> None:
@@ -139,13 +139,10 @@ class RecordBatch(NamedTuple):
             return self.table.slice(a, b - a)
         return self.table.take(pa.array(self.order[a:b]))
 
-    @property
-    def is_small(self) -> bool:
-        # Rows without key and value weigh nothing, but an entry of them must stay small too.
-        return self.bytes <= INLINE_BYTES and self.table.num_rows <= MAX_INLINE_RECORDS
-
     def parts(self, files: SegmentFiles, state: TopicState) -> tuple[Part, ...]:
-        if not self.is_small:
+        # Rows without key and value weigh nothing, but an entry of them must stay small too.
+        many = self.table.num_rows > MAX_INLINE_RECORDS
+        if many or self.bytes > files.env.limits.inline_bytes:
             return self.segments(files, state)
         return tuple(
             part_of(p, self.ends, self.times, a, b, None)

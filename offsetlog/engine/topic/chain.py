@@ -17,7 +17,6 @@ Invariants:
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,10 +34,6 @@ from offsetlog.format.names import BUCKET_ENTRIES, EntryName, SnapshotName, buck
 from offsetlog.storage import forks
 from offsetlog.storage.store import Committed, Conflict, Offer, PutResult, Store
 
-RECENT_BYTES = 32 * 1024 * 1024
-"""How much of the newest entries is kept, so that reading what was just folded is free."""
-WINDOW = 16
-"""The most names that are asked for at once while catching up."""
 COMPANY_ENTRIES = 64
 """For so many entries after somebody else's a writer gives way as in company."""
 ALONE_PART = 0.2
@@ -76,7 +71,7 @@ class Chain:
         self.state: TopicState = EMPTY_STATE
         self._made_in = forks.process()
         self._pool = None if store.is_local else pool
-        self._lock = threading.RLock()
+        self._lock = env.new_lock()
         self._watched: dict[str, LandedEntry | None] = {}
         self._recent: OrderedDict[int, StoredEntry] = OrderedDict()
         self._recent_bytes = 0
@@ -203,7 +198,7 @@ class Chain:
     def fold_aside(self, state: TopicState, tip: int) -> TopicState:
         """``state`` folded forward to ``tip``, beside the chain's own state, which others use."""
         while state.tip < tip:
-            numbers = range(state.tip, min(tip, state.tip + WINDOW))
+            numbers = range(state.tip, min(tip, state.tip + self.env.limits.window))
             for number, stored in zip(numbers, self._read_all(numbers), strict=True):
                 if stored is None:
                     raise CorruptLogError(
@@ -227,7 +222,7 @@ class Chain:
                 found = self._fold_window(width)
                 if found < width:
                     return self.state
-                width = min(WINDOW, 2 * width) if self._pool is not None else 1
+                width = min(self.env.limits.window, 2 * width) if self._pool is not None else 1
 
     def advance(self) -> TopicState:
         """Fold what is there of the next names, in one go: an idle look is one request, and so
@@ -235,7 +230,8 @@ class Chain:
         forks.check(self._made_in)
         with self._lock:
             # Two hits in a row may be chance; from the third on there is a backlog.
-            width = 1 if self._pool is None else min(WINDOW, 2 ** max(0, self._hits - 2))
+            most = 1 if self._pool is None else self.env.limits.window
+            width = min(most, 2 ** max(0, self._hits - 2))
             full = self._fold_window(width) == width
             self._hits = self._hits + 1 if full else 0
             return self.state
@@ -252,7 +248,7 @@ class Chain:
         """Fold forward until entry ``number`` is part of the state; it must be there."""
         with self._lock:
             while self.state.tip <= number:
-                if not self._fold_window(min(WINDOW, number - self.state.tip + 1)):
+                if not self._fold_window(min(self.env.limits.window, number - self.state.tip + 1)):
                     self._await_entry(self.state.tip, number)
 
     def _fold_window(self, width: int) -> int:
@@ -315,7 +311,7 @@ class Chain:
     def _remember(self, number: int, stored: StoredEntry) -> None:
         self._recent[number] = stored
         self._recent_bytes += len(stored.data)
-        while self._recent_bytes > RECENT_BYTES and len(self._recent) > 1:
+        while self._recent_bytes > self.env.limits.recent_bytes and len(self._recent) > 1:
             _, old = self._recent.popitem(last=False)
             self._recent_bytes -= len(old.data)
 
@@ -383,7 +379,7 @@ class Chain:
         self, entry: Entry, offer: Offer, first: int, tried: list[int], at: list[int]
     ) -> int | Void:
         """``at`` holds the name that is being tried."""
-        way = landing.Landing(first)
+        way = landing.Landing(first, self.env.limits.landing)
         step_to: landing.PutAt | landing.FindTip | landing.GiveUp = landing.PutAt(first)
         while True:
             if isinstance(step_to, landing.GiveUp):

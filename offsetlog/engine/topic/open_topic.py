@@ -10,7 +10,6 @@ Invariants:
 from __future__ import annotations
 
 import difflib
-import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -42,7 +41,7 @@ class OpenTopic:
         self.dropped: list[str] = []
         """What became of such batches whose producers were dropped."""
         self._opened = False
-        self._lock = threading.Lock()
+        self._lock = env.new_lock()
         self._made_in = forks.process()
 
     def state(self, fresh: bool = True) -> TopicState:

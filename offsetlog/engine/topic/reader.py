@@ -37,8 +37,6 @@ from offsetlog.format.segments import OpenSegment
 from offsetlog.values import MAX_OFFSET
 
 ALL_COLUMNS = ("key", "value", "headers", "timestamp", "offset")
-WHOLE_BYTES = 8 * 1024 * 1024
-"""A segment up to this size is read with one request."""
 LOOKUP_BYTES = 1024 * 1024
 """The same for a lookup by time, which needs one row group at the most."""
 AHEAD_FILES = 8
@@ -47,7 +45,6 @@ LOCAL_FILES = 2
 LOCAL_BYTES = 1024 * 1024
 """On a local disk fewer files are read ahead, and small ones not at all: they take no longer than
 handing them to another thread."""
-PLAN_RECORDS = 1_000_000
 NOTHING: Mapping[int, bytes] = {}
 
 
@@ -80,6 +77,7 @@ class Reader:
         self, chain: Chain, stored: StoredState, pool: ThreadPoolExecutor | None = None
     ) -> None:
         self.chain = chain
+        self._limits = chain.env.limits
         self.stored = stored
         self._pool = pool
         self._is_local = chain.store.is_local
@@ -162,7 +160,7 @@ class Reader:
         at = start
         failed: _OldPlan | None = None
         while at < end:
-            pieces = planned or self.plan(partition, at, end, max_records=PLAN_RECORDS)
+            pieces = planned or self.plan(partition, at, end, max_records=self._limits.plan_records)
             planned = ()
             if failed is not None and pieces[0].extent == failed.extent:
                 raise _corrupt(failed)
@@ -183,7 +181,7 @@ class Reader:
     def _read_pieces(
         self, pieces: tuple[fetch.PlannedPiece, ...], columns: tuple[str, ...], since: int | None
     ) -> Iterator[FetchedBatch]:
-        at_once = WHOLE_BYTES if since is None else LOOKUP_BYTES
+        at_once = self._limits.whole_bytes if since is None else LOOKUP_BYTES
         for piece, source in self._sources(pieces, at_once):
             if isinstance(source, OpenSegment):
                 yield from _segment_batches(piece, source, columns, since)
@@ -220,7 +218,8 @@ class Reader:
 
     def _open_and_check(self, piece: fetch.PlannedPiece, at_once: int) -> _Source:
         source = self._open(piece, at_once)
-        if isinstance(source, OpenSegment) and piece.is_whole and at_once == WHOLE_BYTES:
+        is_whole = piece.is_whole and at_once == self._limits.whole_bytes
+        if is_whole and isinstance(source, OpenSegment):
             source.check()
         return source
 
@@ -230,7 +229,7 @@ class Reader:
             return self._open_entry(extent)
         name = str(segment_of(self.chain.folder, extent))
         store, ref = self.chain.store, extent.segment
-        if ref.size <= at_once or (piece.is_whole and at_once == WHOLE_BYTES):
+        if ref.size <= at_once or (piece.is_whole and at_once == self._limits.whole_bytes):
             # One byte more than it has: a longer file is refused, and not fetched.
             get = getattr(store, "view", store.get)
             data = get(name, 0, ref.size + 1)

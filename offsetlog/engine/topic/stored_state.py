@@ -13,7 +13,6 @@ Invariants:
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -29,7 +28,6 @@ PUBLISH_EVERY = 32
 """Entries from one stored state to the next, at least."""
 REBASE_EVERY = 4096
 """Entries after which a reader looks for a newer stored state to rest on."""
-LEAVES_KEPT = 8
 HINT_BYTES = 4096
 
 
@@ -38,8 +36,9 @@ class StoredState:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
+        self._limits = chain.env.limits
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = chain.env.new_lock()
         self._last_published = float("-inf")
         self._looked_at = 0
         chain.open_stored = self.newest_before
@@ -140,7 +139,7 @@ class StoredState:
     def _keep(self, uid: str, leaf: Leaf) -> None:
         with self._lock:
             self._leaves[uid] = leaf
-            while len(self._leaves) > LEAVES_KEPT:
+            while len(self._leaves) > self._limits.leaves_kept:
                 self._leaves.popitem(last=False)
 
     def recover(self) -> TopicState:
@@ -219,14 +218,16 @@ class StoredState:
         state = self._chain.state
         if state.tip == 0 or (state.tip == state.index.seq and not state.tail_extents):
             return state
-        return self._publish(leaves_to_merge(state.index, state.tail_extents))
+        return self._publish(
+            leaves_to_merge(state.index, state.tail_extents, self._limits.publishing)
+        )
 
     def tidy(self) -> TopicState:
         """Store the present state as upkeep does: old leaves are sorted too."""
         state = self.publish()
         # Each round leaves fewer to sort, unless a leaf cannot be read.
         for _ in range(len(state.index.leaves)):
-            wanted = leaves_to_sort(state.index)
+            wanted = leaves_to_sort(state.index, self._limits.publishing)
             if not wanted:
                 break
             state = self._publish(wanted)
@@ -247,6 +248,7 @@ class StoredState:
             [(part.start, part.tail) for part in state.parts],
             merged,
             iter(chain.env.new_id, ""),
+            self._limits.publishing,
         )
         bucket = names.BUCKET_ENTRIES
         for number in range(state.index.seq, state.tip + bucket, bucket):
@@ -256,7 +258,7 @@ class StoredState:
             store.put(str(names.LeafName(folder, uid)), data, durable=False)
             self._keep(uid, leaf)
         apart = None
-        senders = snapshots.encode_senders(state)
+        senders = snapshots.encode_senders(state, self._limits.many_senders)
         if senders is not None:
             apart = chain.env.new_id()
             store.put(str(names.LeafName(folder, apart)), senders, durable=False)

@@ -50,9 +50,6 @@ from offsetlog.format import record_schema as rows
 from offsetlog.values import NO_LIMIT, settings_of
 
 GRACE_MS = 24 * 3_600_000
-SENDERS_KEPT = 4096
-SNAPSHOTS_KEPT = 3
-RUNS_PER_ENTRY = 64
 STUBS_AT_ONCE = 256
 _base = attrgetter("base")
 Progress = Callable[[str, int, int], None]
@@ -88,6 +85,7 @@ class Maintenance:
             raise InvalidRequestError(f"grace_ms is {grace_ms!r}.", "It is milliseconds from 0.")
         self._handle = handle
         self._chain = handle.chain
+        self._limits = handle.chain.env.limits
         self._store = handle.chain.store
         self._folder = handle.chain.folder
         self._pool = pool
@@ -170,13 +168,16 @@ class Maintenance:
             plan
             for partition in sorted(small)
             for plan in plan_rewrites(
-                sorted(small[partition], key=_base), state.start(partition), target
+                sorted(small[partition], key=_base),
+                state.start(partition),
+                target,
+                self._limits.min_files,
             )
         ]
         replaced = written = 0
-        for low in range(0, len(plans), RUNS_PER_ENTRY):
+        for low in range(0, len(plans), self._limits.runs_per_entry):
             self._progress("consolidating", low, len(plans))
-            group = plans[low : low + RUNS_PER_ENTRY]
+            group = plans[low : low + self._limits.runs_per_entry]
             made = [(plan, self._rewrite(plan, config.compression)) for plan in group]
             done = [(plan, run) for plan, run in made if run is not None]
             runs = tuple(run for _, run in done)
@@ -197,7 +198,7 @@ class Maintenance:
             # The log start was moved, or the topic deleted, since this was planned.
             return None
         table = pa.concat_tables(tables).combine_chunks()
-        encoded = segments.encode(table, compression)
+        encoded = segments.encode(table, compression, self._limits.row_group_records)
         ref = encoded.ref(self._chain.state.tip, self._chain.env.new_id())
         name = names.SegmentName(
             self._folder, plan.partition, ref.born, ref.uid, plan.start, plan.end
@@ -228,9 +229,9 @@ class Maintenance:
         known = sorted((app.entry, app.time) for _, app in state.own.items())
         silent = [entry for entry, time in known if time < oldest]
         floor = max(silent, default=-1) + 1
-        if len(known) - len(silent) > SENDERS_KEPT:
-            floor = max(floor, known[-SENDERS_KEPT][0])
-        if floor > state.floor and silent or len(known) > SENDERS_KEPT:
+        if len(known) - len(silent) > self._limits.senders_kept:
+            floor = max(floor, known[-self._limits.senders_kept][0])
+        if floor > state.floor and silent or len(known) > self._limits.senders_kept:
             self._handle.decide(Expire(min(floor, state.tip)))
 
     # --- collection ------------------------------------------------------------------------
@@ -351,8 +352,8 @@ class Maintenance:
         )
         if snapshots and snapshots[-1][0] > self._chain.state.tip:
             self._chain.check_reaches(snapshots[-1][0])
-        old, kept = [], [seq for seq, _ in snapshots[-SNAPSHOTS_KEPT:]]
-        for seq, info in snapshots[:-SNAPSHOTS_KEPT]:
+        old, kept = [], [seq for seq, _ in snapshots[-self._limits.snapshots_kept :]]
+        for seq, info in snapshots[: -self._limits.snapshots_kept]:
             if info.modified_ms > now_ms - min(self._grace, 3_600_000):
                 kept.append(seq)
             elif not info.size or self._handle.stored.is_snapshot(seq):

@@ -38,7 +38,6 @@ logger = logging.getLogger(__name__)
 LONGEST_WAIT = 2.0
 LAST_WAIT = 30.0
 IDLE_LOOK = 0.1
-RETRY = 0.5
 
 
 class _Progress(NamedTuple):
@@ -69,6 +68,7 @@ class GroupOwner:
         self._thread = CommitThread(self._next_commit, "offsetlog-commit", log.env.spawn)
         self._is_slow = False
         """A commit was waited for in vain; nobody waits for it again."""
+        self._retry_seconds = log.env.limits.commit_retry_seconds
         self._has_warned = False
         """A warning said that commits fail and are tried again."""
 
@@ -139,7 +139,7 @@ class GroupOwner:
                     )
                 with self._thread.changed:
                     self._waiting = self._waiting or progress
-                    self._thread.changed.wait(RETRY)
+                    self._thread.changed.wait(self._retry_seconds)
                 return
             what = "was not moved on"
             if progress.is_last:

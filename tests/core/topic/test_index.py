@@ -19,34 +19,29 @@ from offsetlog.core.topic.state import EMPTY_STATE, TopicState, rebase
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from tests.core.topic.strategies import chains
 from tests.core.topic.test_fold import Story, append
-from tests.simulation.limits import patched
 
-
-@pytest.fixture(autouse=True, scope="module")
-def tiny_leaves():
-    tiny = {"LEAF_EXTENTS": 6, "FULL_LEAF": 4, "SORTED_AT_ONCE": 2, "FEW_PARTITIONS": 1}
-    with patched((publishing, name, value) for name, value in tiny.items()):
-        yield
+TINY = publishing.IndexLimits(leaf_extents=6, full_leaf=4, sorted_at_once=2, few_partitions=1)
 
 
 class Publisher:
     """Somebody who folds, and stores the state at times."""
 
-    def __init__(self, prefix: int) -> None:
+    def __init__(self, prefix: int, limits: publishing.IndexLimits = TINY) -> None:
+        self.limits = limits
         self.state = EMPTY_STATE
         self.leaves: dict[str, Leaf] = {}
         self._uids = (f"{prefix:08x}{n:024x}" for n in itertools.count())
 
     def publish(self, sorting: bool = False) -> TopicState:
         state = self.state
-        wanted = leaves_to_merge(state.index, state.tail_extents)
-        wanted = sorting and leaves_to_sort(state.index) or wanted
+        wanted = leaves_to_merge(state.index, state.tail_extents, self.limits)
+        wanted = sorting and leaves_to_sort(state.index, self.limits) or wanted
         merged = {i: self.leaves[state.index.leaves[i].uid] for i in wanted}
         tails = [(part.start, part.tail) for part in state.parts]
-        made = publish(state.index, state.tip, tails, merged, self._uids)
+        made = publish(state.index, state.tip, tails, merged, self._uids, self.limits)
         self.leaves.update(made.leaves)
         for ref in made.index.leaves:
-            assert len(self.leaves[ref.uid].partition) == ref.extents <= publishing.LEAF_EXTENTS
+            assert len(self.leaves[ref.uid].partition) == ref.extents <= self.limits.leaf_extents
         self.state = rebase(state._replace(), made.index)
         return self.state
 
@@ -152,27 +147,26 @@ def test_publishing_from_any_base_gives_the_same_content(entries, data):
 
 def test_sorted_leaves_need_a_fence_each_and_are_left_alone():
     """Twelve partitions grow together; publishing leaves a fence for each leaf and partition."""
-    tiny = {"LEAF_EXTENTS": 60, "FULL_LEAF": 40, "SORTED_AT_ONCE": 6, "FEW_PARTITIONS": 2}
-    with patched((publishing, name, value) for name, value in tiny.items()):
-        who, story = Publisher(5), Story()
-        first = Entry("f" * 32, 0, Create("t", 12, (), -1))
-        who.state, _ = step(EMPTY_STATE, first)
-        parts = tuple(Part(p, 2, 10, 1, 1) for p in range(12))
-        for seq in range(1, 81):
-            story.state = who.state
-            story.land(append(seq=seq, parts=parts))
-            who.state = story.state
-            if seq % 4 == 0:
-                who.publish()
-        wide = who.state.index
-        rounds = 0
-        while leaves_to_sort(who.state.index):
-            who.publish(sorting=True)
-            rounds += 1
-        sorted_ = who.state.index
-        assert 12 * len(wide.leaves) == len(wide.partition)
-        assert rounds <= 4 and len(sorted_.partition) < len(wide.partition) / 3
-        assert live(who.state, who.leaves) and len(live(who.state, who.leaves)) == 12 * 80
+    limits = publishing.IndexLimits(60, full_leaf=40, sorted_at_once=6, few_partitions=2)
+    who, story = Publisher(5, limits), Story()
+    first = Entry("f" * 32, 0, Create("t", 12, (), -1))
+    who.state, _ = step(EMPTY_STATE, first)
+    parts = tuple(Part(p, 2, 10, 1, 1) for p in range(12))
+    for seq in range(1, 81):
+        story.state = who.state
+        story.land(append(seq=seq, parts=parts))
+        who.state = story.state
+        if seq % 4 == 0:
+            who.publish()
+    wide = who.state.index
+    rounds = 0
+    while leaves_to_sort(who.state.index, who.limits):
+        who.publish(sorting=True)
+        rounds += 1
+    sorted_ = who.state.index
+    assert 12 * len(wide.leaves) == len(wide.partition)
+    assert rounds <= 4 and len(sorted_.partition) < len(wide.partition) / 3
+    assert live(who.state, who.leaves) and len(live(who.state, who.leaves)) == 12 * 80
 
 
 @given(chains(30))

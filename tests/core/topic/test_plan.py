@@ -37,13 +37,13 @@ def test_only_a_conflict_moves_on_and_no_name_is_skipped(tip, answers):
             unknown = 0
             conflicts += 1
             way, act = way.conflicted()
-            assert isinstance(act, landing.FindTip) == (conflicts % landing.LOOK_AFTER == 0)
+            assert isinstance(act, landing.FindTip) == (conflicts % landing.LIMITS.look_after == 0)
             tried.append(act.number)
         else:
             unknown += 1
             way, act = way.unanswered("lost")
             assert act.number == tried[-1], "the same bytes at the same name again"
-            if unknown == landing.MAX_UNKNOWN:
+            if unknown == landing.LIMITS.max_unknown:
                 assert isinstance(act, landing.GiveUp)
     assert tried == list(range(tip, tip + len(tried)))
 

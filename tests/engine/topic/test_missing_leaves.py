@@ -53,8 +53,8 @@ def test_a_round_whose_plan_was_overtaken_by_delete_records_goes_on(monkeypatch)
     _, other = topic(root=store._root, create=False)
     plan = maintenance_module.plan_rewrites
 
-    def planned(*arguments):
-        yield from plan(*arguments, min_files=2)
+    def planned(extents, log_start, target_bytes, min_files):
+        yield from plan(extents, log_start, target_bytes, 2)
         other.decide(Trim(((0, 3),)))
         handle.chain.refresh()
 

@@ -139,10 +139,10 @@ def test_a_commit_that_fails_is_made_again_and_said_to_fail_once(
     log: Any, root: str, running: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr(ownership, "LONGEST_WAIT", 0.2)
-    monkeypatch.setattr(ownership, "RETRY", 0.02)
     fill(log, "orders", {0: 5})
     query = running(root, maxOffsetsPerTrigger=1, **GROUP)
     query.batch()
+    query.run._owner._retry_seconds = 0.02
     failing = Stubborn(query, monkeypatch)
     failing.open.set()
     failing.error = StorageError("The disk is away.")
