@@ -88,6 +88,8 @@ class Log:
         self._root_id: str | None = None
         self._kept_root: str | None = None
         self._root_was_seen = False
+        self._root_seen: bytes | None = None
+        """The root's file when it was last found to be this log's."""
         self._offsets_place = offsets_table
         self._offsets: OffsetsTable | None = None
         self._heartbeats: Heartbeats | None = None
@@ -125,6 +127,7 @@ class Log:
         if self._kept_root is not None:
             raise AssertionError("a log keeps to one root")
         self._root_id = self._kept_root = root_id
+        self._root_seen = None
         keep_to = getattr(self.store, "keep_to", None)
         if keep_to is not None:
             keep_to(names.ROOT_FILE, self._check_kept)
@@ -142,6 +145,8 @@ class Log:
         self._root_was_seen = True
 
     def _check_kept(self, data: bytes | None) -> None:
+        if data is not None and data == self._root_seen:
+            return
         kept, host = self._kept_root or self._root_id, socket.gethostname()
         where = f"{self.url}, as the machine {host} sees it"
         if data is None:
@@ -157,6 +162,7 @@ class Log:
                 "Nothing was written there. All machines must reach the same log under this "
                 "address: put it on an object store or a shared disk.",
             )
+        self._root_seen = data
 
     def _check_root(self, data: bytes) -> str:
         what = f"{self.url}/{names.ROOT_FILE}"
@@ -319,11 +325,12 @@ class Log:
 
     def topic_handle(self, name: str) -> OpenTopic:
         """The one handle of a topic, which need not exist."""
-        check_name(name)
         self._open()
-        with self._lock:
-            handle = self._handles.get(name)
-        return handle if handle is not None else self._fresh_handle(name)
+        handle = self._handles.get(name) if isinstance(name, str) else None
+        if handle is None:
+            check_name(name)
+            handle = self._fresh_handle(name)
+        return handle
 
     def _fresh_handle(self, name: str) -> OpenTopic:
         with self._lock:
