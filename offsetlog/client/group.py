@@ -264,11 +264,11 @@ def _members(group: GroupState) -> tuple[MemberInfo, ...]:
     return tuple(
         MemberInfo(
             name,
-            member.said.client,
-            member.said.host,
-            member.said.topics,
-            member.said.strategy,
-            member.said.session_ms,
+            member.subscription.client,
+            member.subscription.host,
+            member.subscription.topics,
+            member.subscription.strategy,
+            member.subscription.session_ms,
             tuple(held[name]),
         )
         for name, member in sorted(group.members.items())

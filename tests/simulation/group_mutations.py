@@ -8,11 +8,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from offsetlog.core.group import decide, membership
-from offsetlog.core.group import verdict as judge
+from offsetlog.core.group import decide, membership, refusal
 from offsetlog.core.group.facts import FactKind
+from offsetlog.core.group.refusal import IgnoredReason
 from offsetlog.core.group.starting_offset import StartingOffset
-from offsetlog.core.group.verdict import IgnoredReason
 from offsetlog.engine.group.group_member import GroupMember
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.topic.cursor import Cursor
@@ -32,16 +31,16 @@ def _proposals_without(reason: str) -> Callable[[], list[Patch]]:
     """Whoever writes does not ask for this; the fold of the facts does."""
 
     def lenient(draft: Any, fact: Any) -> str | None:
-        found = judge.judge(draft, fact)
+        found = refusal.why_ignored(draft, fact)
         return None if found == reason else found
 
-    return lambda: [(decide, "judge", lenient)]
+    return lambda: [(decide, "why_ignored", lenient)]
 
 
 def _anybody_commits() -> list[Patch]:
     """Nobody asks whether the author of a commit still is a member."""
     [patch] = _proposals_without(IgnoredReason.NOT_A_MEMBER)()
-    return [patch, (decide._Decider, "_same_member", lambda self, draft, member, since: None)]
+    return [patch, (decide._Decider, "_check_member", lambda self, draft, member, since: None)]
 
 
 def _a_fence_by_generation_alone() -> list[Patch]:
@@ -50,10 +49,10 @@ def _a_fence_by_generation_alone() -> list[Patch]:
 
     def by_generation(draft: Any, fact: Any) -> str | None:
         if fact.kind != FactKind.COMMIT or fact.member is None:
-            return judge.judge(draft, fact)
+            return refusal.why_ignored(draft, fact)
         return None if fact.generation == draft.generation else IgnoredReason.OLD_GENERATION
 
-    return [(decide, "judge", by_generation)]
+    return [(decide, "why_ignored", by_generation)]
 
 
 def _takes_before_the_release() -> list[Patch]:

@@ -76,10 +76,10 @@ class Ledger:
             if member is None:
                 raise Violation(f"{told}: it is no member")
             holder = before.holders.get(tp)
-            alone = member.said.alone
+            alone = member.subscription.alone
             if not alone and (holder is None or holder.member != fact.member):
                 raise Violation(f"{told}: {tp} is held by {holder}")
-            if fact.offset is not None and fact.reset < before.marks.get(tp, 0):
+            if fact.offset is not None and fact.reset < before.last_reset.get(tp, 0):
                 raise Violation(f"{told}: {tp} was reset since")
             if fact.offset is not None:
                 self._check_processed(before, fact, tp, told)

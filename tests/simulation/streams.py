@@ -143,7 +143,7 @@ class _Query:
                 raise Violation(f"{self._actor.name}: batch {number} skips rows of {partition}")
 
     def _check_reset(self, number: int, partition: int, followed: int) -> None:
-        mark = ledger_of(self._actor).truth.group(GROUP).marks.get((TOPIC, partition), 0)
+        mark = ledger_of(self._actor).truth.group(GROUP).last_reset.get((TOPIC, partition), 0)
         if mark <= followed:
             raise Violation(
                 f"{self._actor.name}: batch {number} moves in {partition}, which was not reset"

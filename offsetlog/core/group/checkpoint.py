@@ -69,7 +69,7 @@ def _group(group: GroupState) -> Plain:
         "resets": group.resets,
         "active_at": group.active_at,
         "members": {
-            name: [encode_subscription(m.said), m.joined, m.version]
+            name: [encode_subscription(m.subscription), m.joined, m.version]
             for name, m in sorted(group.members.items())
         },
         "topics": {topic: list(view) for topic, view in sorted(group.topics.items())},
@@ -77,9 +77,9 @@ def _group(group: GroupState) -> Plain:
         "targets": _by_topic(group.targets, lambda target: target),
         "holders": _by_topic(group.holders, list),
         "positions": _by_topic(group.positions, list),
-        "marks": _by_topic(group.marks, lambda mark: mark),
+        "marks": _by_topic(group.last_reset, lambda mark: mark),
         "reset_to": _by_topic(group.reset_to, lambda offset: offset),
-        "gone": [list(departure) for departure in group.gone],
+        "gone": [list(departure) for departure in group.departures],
     }
 
 
@@ -109,14 +109,13 @@ def _state(rules: int, version: int, groups: dict[str, GroupState]) -> GroupsSta
 
 def _read_group(values: dict[str, Any]) -> GroupState:
     members = {name: m._replace(name=name) for name, m in sorted(values["members"].items())}
-    if values["added"] is None and values["topics"]:
+    added, last_reset, departures = (values.pop(name) for name in ("added", "marks", "gone"))
+    if added is None and values["topics"]:
         raise Malformed("'added' is missing")
-    group = GroupState(
-        name="", **{**values, "members": members, "added": values["added"] or frozenset()}
-    )
-    if group.reset_to.keys() != group.marks.keys():
+    if values["reset_to"].keys() != last_reset.keys():
         raise Malformed("'reset_to' does not say where each reset of 'marks' went")
-    return group
+    values |= {"members": members, "added": added or frozenset()}
+    return GroupState(name="", last_reset=last_reset, departures=departures, **values)
 
 
 def _member(text: str, joined: int, version: int) -> Member:

@@ -10,13 +10,14 @@ Rules of this module:
 4. A partition by which a topic is seen to grow while the group has a member or a position in the
    topic is ``added``, until it has a position of its own or the group has left the topic. A topic
    that the group sees for the first time has not grown.
-5. A draft is private to one fold. ``frozen`` gives the value, and shares with the group it
+5. A draft is private to one fold. ``to_state`` gives the value, and shares with the group it
    was made from whatever did not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from offsetlog.core.group.assign import assign
 from offsetlog.core.group.facts import (
@@ -29,9 +30,12 @@ from offsetlog.core.group.facts import (
 )
 from offsetlog.core.group.state import MAX_DEPARTURES, Departure, GroupState, Held, Member, Position
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 def partition_of(fact: Fact) -> Partition:
-    """The partition of a fact that was judged to have one."""
+    """The partition of a fact that counts as one of a partition."""
     assert fact.topic is not None and fact.partition is not None
     return fact.topic, fact.partition
 
@@ -41,11 +45,16 @@ def member_of(fact: Fact) -> str:
     return fact.member
 
 
-class Draft:
+def _shared(before: Mapping[K, V], after: dict[K, V]) -> Mapping[K, V]:
+    """The mapping that was there before, where nothing in it changed."""
+    return before if before == after else dict(after)
+
+
+class GroupDraft:
     """A group under construction. Its fields are ``GroupState``'s, copied at the first change."""
 
     def __init__(self, group: GroupState) -> None:
-        self.was = group
+        self._base = group
         self.touched = False
         self.name = group.name
         self.alive = group.alive
@@ -57,38 +66,38 @@ class Draft:
         self.targets = dict(group.targets)
         self.holders = dict(group.holders)
         self.positions = dict(group.positions)
-        self.marks = dict(group.marks)
+        self.last_reset = dict(group.last_reset)
         self.reset_to = dict(group.reset_to)
-        self.gone = group.gone
+        self.departures = group.departures
         self.active_at = group.active_at
         self._changed = False
         self._freed: set[Partition] = set()
         self._open_reset = -1
 
-    def frozen(self) -> GroupState:
+    def to_state(self) -> GroupState:
         """The value. What did not change is the very mapping that was there before."""
-        was = self.was
+        base = self._base
         return GroupState(
             name=self.name,
             alive=self.alive,
             generation=self.generation,
             resets=self.resets,
-            members=was.members if was.members == self.members else dict(self.members),
-            topics=was.topics if was.topics == self.topics else dict(self.topics),
-            added=was.added if was.added == self.added else frozenset(self.added),
-            targets=was.targets if was.targets == self.targets else dict(self.targets),
-            holders=was.holders if was.holders == self.holders else dict(self.holders),
+            members=_shared(base.members, self.members),
+            topics=_shared(base.topics, self.topics),
+            added=base.added if base.added == self.added else frozenset(self.added),
+            targets=_shared(base.targets, self.targets),
+            holders=_shared(base.holders, self.holders),
             positions=dict(self.positions),
-            marks=was.marks if was.marks == self.marks else dict(self.marks),
-            reset_to=was.reset_to if was.reset_to == self.reset_to else dict(self.reset_to),
-            gone=self.gone,
+            last_reset=_shared(base.last_reset, self.last_reset),
+            reset_to=_shared(base.reset_to, self.reset_to),
+            departures=self.departures,
             active_at=self.active_at,
         )
 
     @property
     def owner(self) -> Member | None:
         for member in self.members.values():
-            return member if member.said.alone else None
+            return member if member.subscription.alone else None
         return None
 
     def may_reset(self, number: int) -> bool:
@@ -96,7 +105,9 @@ class Draft:
         return number == self.resets + 1 or number == self.resets == self._open_reset
 
     def reads(self, topic: str) -> bool:
-        return any(topic in m.said.topics or m.said.alone for m in self.members.values())
+        return any(
+            topic in m.subscription.topics or m.subscription.alone for m in self.members.values()
+        )
 
     # --- what a fact changes ---------------------------------------------------------------
 
@@ -108,12 +119,12 @@ class Draft:
 
     def commit(self, fact: Fact) -> None:
         self.alive = True
-        self._put(fact)
+        self._set_position(fact)
 
     def release(self, fact: Fact) -> None:
         partition = partition_of(fact)
-        if fact.offset is not None and fact.reset >= self.marks.get(partition, 0):
-            self._put(fact)
+        if fact.offset is not None and fact.reset >= self.last_reset.get(partition, 0):
+            self._set_position(fact)
         if self.owner is None:
             del self.holders[partition]
             self._freed.add(partition)
@@ -122,38 +133,40 @@ class Draft:
         self.alive = True
         self.resets = self._open_reset = fact.reset
         partition = partition_of(fact)
-        assert fact.offset is not None  # judged
-        self.marks[partition], self.reset_to[partition] = fact.reset, fact.offset
-        self._put(fact)
+        assert fact.offset is not None  # why_ignored made sure
+        self.last_reset[partition], self.reset_to[partition] = fact.reset, fact.offset
+        self._set_position(fact)
 
     def join(self, fact: Fact) -> None:
-        name, said = member_of(fact), decode_subscription(fact.metadata)
-        assert said is not None  # judged
+        name, subscription = member_of(fact), decode_subscription(fact.metadata)
+        assert subscription is not None  # why_ignored made sure
         self.alive = True
-        if said.alone:
+        if subscription.alone:
             for other in [m for m in self.members if m != name]:
-                self._drop(other)
-                self._remember(other, said.client or name, "it owns the group now", fact.version)
+                self._remove_member(other)
+                self._record_departure(
+                    other, subscription.client or name, "it owns the group now", fact.version
+                )
         before = self.members.get(name)
-        if before is not None and before.said == said:
+        if before is not None and before.subscription == subscription:
             return
         joined = before.joined if before is not None else self.generation + 1
         version = before.version if before is not None else fact.version
-        self.members[name] = Member(name, said, joined, version)
+        self.members[name] = Member(name, subscription, joined, version)
         self._changed = True
 
     def leave(self, fact: Fact) -> None:
-        self._drop(member_of(fact))
+        self._remove_member(member_of(fact))
 
     def expel(self, fact: Fact) -> None:
         name = member_of(fact)
-        said = decode_expulsion(fact.metadata)
-        self._remember(name, said.by, said.why, fact.version)
-        self._drop(name)
+        expulsion = decode_expulsion(fact.metadata)
+        self._record_departure(name, expulsion.by, expulsion.why, fact.version)
+        self._remove_member(name)
 
     def topic(self, fact: Fact) -> None:
         view = decode_topic(fact.metadata)
-        assert view is not None and fact.topic is not None  # judged
+        assert view is not None and fact.topic is not None  # why_ignored made sure
         before = self.topics.get(fact.topic)
         self.topics[fact.topic] = view
         added = {p for p in self.added if p[0] != fact.topic}
@@ -173,10 +186,10 @@ class Draft:
                 self.added = {p for p in self.added if p[0] != fact.topic}
             return
         self.alive = False
-        self.positions, self.added, self.gone, self.active_at = {}, set(), (), 0
+        self.positions, self.added, self.departures, self.active_at = {}, set(), (), 0
 
-    def _put(self, fact: Fact) -> None:
-        assert fact.offset is not None  # judged
+    def _set_position(self, fact: Fact) -> None:
+        assert fact.offset is not None  # why_ignored made sure
         self.added.discard(partition_of(fact))
         self.positions[partition_of(fact)] = Position(
             fact.offset,
@@ -190,11 +203,11 @@ class Draft:
 
     def _is_in(self, topic: str) -> bool:
         """Whether the group has a position in a topic, or a member that named it."""
-        return any(topic in m.said.topics for m in self.members.values()) or any(
+        return any(topic in m.subscription.topics for m in self.members.values()) or any(
             topic == name for name, _ in self.positions
         )
 
-    def _drop(self, name: str) -> None:
+    def _remove_member(self, name: str) -> None:
         del self.members[name]
         held = [p for p, h in self.holders.items() if h.member == name]
         for partition in held:
@@ -202,15 +215,15 @@ class Draft:
         self._freed.update(held)
         self._changed = True
 
-    def _remember(self, name: str, by: str, why: str, version: int) -> None:
+    def _record_departure(self, name: str, by: str, why: str, version: int) -> None:
         member = self.members.get(name)
         joined = member.joined if member is not None else self.generation
-        left = Departure(name, joined, by, why, version)
-        self.gone = (*self.gone, left)[-MAX_DEPARTURES:]
+        departure = Departure(name, joined, by, why, version)
+        self.departures = (*self.departures, departure)[-MAX_DEPARTURES:]
 
-    # --- the end of a version --------------------------------------------------------------
-
-    def settle(self, version: int) -> None:
+    def end_version(self) -> None:
+        """Once after the last fact of a version: the generation, the targets, and what is free
+        goes to its target."""
         if self._changed:
             self.generation += 1
             if self.owner is not None:
@@ -229,20 +242,20 @@ class Draft:
         if not self.members:
             return {}
         return assign(
-            next(iter(self.members.values())).said.strategy,
-            {name: m.said.topics for name, m in self.members.items()},
+            next(iter(self.members.values())).subscription.strategy,
+            {name: m.subscription.topics for name, m in self.members.items()},
             {topic: view.partitions for topic, view in self.topics.items()},
             {p: held.member for p, held in self.holders.items()},
         )
 
 
-_APPLY: dict[str, Callable[[Draft, Fact], None]] = {
-    FactKind.COMMIT: Draft.commit,
-    FactKind.RELEASE: Draft.release,
-    FactKind.RESET: Draft.reset,
-    FactKind.JOIN: Draft.join,
-    FactKind.LEAVE: Draft.leave,
-    FactKind.EXPEL: Draft.expel,
-    FactKind.TOPICS: Draft.topic,
-    FactKind.DELETE: Draft.delete,
+_APPLY: dict[str, Callable[[GroupDraft, Fact], None]] = {
+    FactKind.COMMIT: GroupDraft.commit,
+    FactKind.RELEASE: GroupDraft.release,
+    FactKind.RESET: GroupDraft.reset,
+    FactKind.JOIN: GroupDraft.join,
+    FactKind.LEAVE: GroupDraft.leave,
+    FactKind.EXPEL: GroupDraft.expel,
+    FactKind.TOPICS: GroupDraft.topic,
+    FactKind.DELETE: GroupDraft.delete,
 }

@@ -16,11 +16,10 @@ from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
 from offsetlog.core.group.facts import Fact, FactKind, Partition
-from offsetlog.core.group.refusal import refusal
+from offsetlog.core.group.refusal import IgnoredReason, refusal
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.core.group.state import GroupState
-from offsetlog.core.group.verdict import IgnoredReason
 from offsetlog.errors import FencedError
 
 AnyPartition = TypeVar("AnyPartition", bound=Partition)
@@ -57,7 +56,7 @@ def standing(group: GroupState, member: str, joined: int) -> Standing | FencedEr
         holds,
         tuple(sorted(holds - meant)),
         tuple(sorted(meant - holds)),
-        known.said.alone,
+        known.subscription.alone,
     )
 
 
@@ -76,7 +75,7 @@ def resets_since(group: GroupState, number: int) -> dict[Partition, int]:
     stands now, which may have been committed, deleted or expired since."""
     return {
         partition: group.reset_to[partition]
-        for partition, mark in sorted(group.marks.items())
+        for partition, mark in sorted(group.last_reset.items())
         if mark > number
     }
 
@@ -91,7 +90,7 @@ def follow_resets(
     return {
         partition: _clamped(group, partition, span, policy)
         for partition, span in sorted(spans.items())
-        if group.marks.get(partition, 0) > followed
+        if group.last_reset.get(partition, 0) > followed
     }
 
 

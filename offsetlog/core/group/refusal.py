@@ -1,24 +1,161 @@
-"""Why a request was refused, in words for the one who asked.
+"""Whether a fact counts, and the error for whoever asked for one that does not.
 
 Rules of this module:
 
-1. Who lost a partition or a group is told by name who has it now, or who put it out.
-2. ``FencedError`` means that somebody newer owns this: joining anew is the way on. What
-   cannot become right by that is ``InvalidRequestError``.
+1. ``why_ignored`` looks only at the state and the fact, so all programs agree. ``decide`` asks it
+   before a fact is written; the fold asks it again, so that a row that somebody put into the table
+   by hand moves nothing that it may not move.
+2. A commit or a release counts when its member holds the partition, and has held it since a
+   generation no later than the one it worked in. In a group without members anybody may
+   commit, and only without a name.
+3. A commit made before the partition's last reset does not count. A release does, and only
+   its position is passed over.
+4. A member that owns its group alone holds every partition; nobody joins beside it but
+   another such owner, which expels it.
+5. A member that lost a partition or a group is told by name who has it now, or who expelled it.
+   ``FencedError`` means that somebody newer owns this: joining anew is the way on. What that
+   cannot mend is ``InvalidRequestError``.
 """
 
 from __future__ import annotations
 
-from offsetlog.core.group.draft import Draft
-from offsetlog.core.group.facts import Fact, decode_subscription
+from collections.abc import Callable
+
+from offsetlog.core.group.assign import STRATEGIES
+from offsetlog.core.group.draft import GroupDraft, partition_of
+from offsetlog.core.group.facts import Fact, FactKind, decode_subscription, decode_topic, whole
 from offsetlog.core.group.state import GroupState
-from offsetlog.core.group.verdict import IgnoredReason
 from offsetlog.errors import FencedError, InvalidRequestError, OffsetLogError
+from offsetlog.values import MAX_OFFSET
 
 _REJOIN = "Join the group anew and go on from its committed positions; nothing of others' moved."
 
 
-def refusal(draft: Draft | GroupState, fact: Fact, reason: str) -> OffsetLogError:
+class IgnoredReason:
+    """Why a fact does not count."""
+
+    MALFORMED = "malformed"
+    UNKNOWN_GROUP = "unknown-group"
+    HAS_MEMBERS = "has-members"
+    NOT_A_MEMBER = "not-a-member"
+    NOT_THE_HOLDER = "not-the-holder"
+    OLD_GENERATION = "old-generation"
+    RESET_SINCE = "reset-since"
+    NOT_THE_NEXT_RESET = "not-the-next-reset"
+    OWNED_ALONE = "owned-alone"
+    OTHER_STRATEGY = "other-strategy"
+    OLD_VIEW = "old-view"
+    NO_OFFSET = "no-offset"
+    IS_READ = "is-read"
+
+
+def why_ignored(draft: GroupDraft, fact: Fact) -> str | None:
+    """Why the fact does not count (an ``IgnoredReason``), or None: it does."""
+    return _RULES[fact.kind](draft, fact)
+
+
+def _has_partition(fact: Fact) -> bool:
+    return bool(fact.topic) and whole(fact.partition) and (fact.partition or 0) >= 0
+
+
+def _has_offset(fact: Fact) -> bool:
+    return whole(fact.offset) and 0 <= (fact.offset or 0) <= MAX_OFFSET
+
+
+def _commit(draft: GroupDraft, fact: Fact) -> str | None:
+    if not _has_partition(fact) or not _has_offset(fact):
+        return IgnoredReason.MALFORMED
+    reason = _holding(draft, fact)
+    if reason is None and fact.reset < draft.last_reset.get(partition_of(fact), 0):
+        return IgnoredReason.RESET_SINCE
+    return reason
+
+
+def _holding(draft: GroupDraft, fact: Fact) -> str | None:
+    if fact.member is None:
+        return IgnoredReason.HAS_MEMBERS if draft.members else None
+    member = draft.members.get(fact.member)
+    if member is None:
+        return IgnoredReason.NOT_A_MEMBER
+    if fact.generation < member.joined:
+        return IgnoredReason.OLD_GENERATION
+    if member.subscription.alone:
+        return None
+    held = draft.holders.get(partition_of(fact))
+    if held is None or held.member != fact.member:
+        return IgnoredReason.NOT_THE_HOLDER
+    return IgnoredReason.OLD_GENERATION if fact.generation < held.since else None
+
+
+def _release(draft: GroupDraft, fact: Fact) -> str | None:
+    if not _has_partition(fact) or fact.member is None:
+        return IgnoredReason.MALFORMED
+    if fact.offset is not None and not _has_offset(fact):
+        return IgnoredReason.MALFORMED
+    return _holding(draft, fact)
+
+
+def _reset(draft: GroupDraft, fact: Fact) -> str | None:
+    if not _has_partition(fact) or not _has_offset(fact):
+        return IgnoredReason.MALFORMED
+    return None if draft.may_reset(fact.reset) else IgnoredReason.NOT_THE_NEXT_RESET
+
+
+def _join(draft: GroupDraft, fact: Fact) -> str | None:
+    subscription = decode_subscription(fact.metadata)
+    if not fact.member or subscription is None or subscription.strategy not in STRATEGIES:
+        return IgnoredReason.MALFORMED
+    if subscription.alone:
+        return None
+    owner = draft.owner
+    if owner is not None and owner.name != fact.member:
+        return IgnoredReason.OWNED_ALONE
+    others = [m for m in draft.members.values() if m.name != fact.member]
+    if any(m.subscription.strategy != subscription.strategy for m in others):
+        return IgnoredReason.OTHER_STRATEGY
+    return None
+
+
+def _leave(draft: GroupDraft, fact: Fact) -> str | None:
+    return None if fact.member in draft.members else IgnoredReason.NOT_A_MEMBER
+
+
+def _topics(draft: GroupDraft, fact: Fact) -> str | None:
+    view = decode_topic(fact.metadata)
+    if not fact.topic or view is None:
+        return IgnoredReason.MALFORMED
+    known = draft.topics.get(fact.topic)
+    return IgnoredReason.OLD_VIEW if known is not None and view.tip <= known.tip else None
+
+
+def _delete(draft: GroupDraft, fact: Fact) -> str | None:
+    if not draft.alive:
+        return IgnoredReason.UNKNOWN_GROUP
+    if fact.topic is None:
+        return IgnoredReason.HAS_MEMBERS if draft.members else None
+    if not _has_partition(fact):
+        return IgnoredReason.MALFORMED
+    if draft.reads(fact.topic):
+        return IgnoredReason.IS_READ
+    return None if partition_of(fact) in draft.positions else IgnoredReason.NO_OFFSET
+
+
+_RULES: dict[str, Callable[[GroupDraft, Fact], str | None]] = {
+    FactKind.COMMIT: _commit,
+    FactKind.RELEASE: _release,
+    FactKind.RESET: _reset,
+    FactKind.JOIN: _join,
+    FactKind.LEAVE: _leave,
+    FactKind.EXPEL: _leave,
+    FactKind.TOPICS: _topics,
+    FactKind.DELETE: _delete,
+}
+
+
+# --- in words -----------------------------------------------------------------------------
+
+
+def refusal(draft: GroupDraft | GroupState, fact: Fact, reason: str) -> OffsetLogError:
     """The error for a fact that does not count."""
     if reason in (
         IgnoredReason.NOT_A_MEMBER,
@@ -37,11 +174,12 @@ def refusal(draft: Draft | GroupState, fact: Fact, reason: str) -> OffsetLogErro
             "Stop that one first, or use another group.",
         )
     if reason == IgnoredReason.OTHER_STRATEGY:
-        said = decode_subscription(fact.metadata)
-        theirs = sorted({m.said.strategy for m in draft.members.values() if m.name != fact.member})
+        subscription = decode_subscription(fact.metadata)
+        others = [m for m in draft.members.values() if m.name != fact.member]
+        theirs = sorted({m.subscription.strategy for m in others})
         return InvalidRequestError(
             f"The members of the group {group!r} share partitions by {theirs[0]!r}, not by "
-            f"{said.strategy if said else ''!r}.",
+            f"{subscription.strategy if subscription else ''!r}.",
             "All members of a group must use the same assignment strategy.",
         )
     if reason == IgnoredReason.IS_READ:
@@ -61,7 +199,7 @@ def refusal(draft: Draft | GroupState, fact: Fact, reason: str) -> OffsetLogErro
 
 def unknown_group(group: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"There is no group {group!r}.", "`groups list` shows those that there are."
+        f"There is no group {group!r}.", "`groups list` shows those that exist."
     )
 
 
@@ -73,14 +211,14 @@ def no_offset(group: str, topic: str, partition: int | None) -> InvalidRequestEr
     )
 
 
-def known_as(draft: Draft | GroupState, member: str) -> str:
+def known_as(draft: GroupDraft | GroupState, member: str) -> str:
     """A member by the name that people know it by, and its own."""
-    found = draft.members.get(member)
-    client = found.said.client if found is not None else ""
+    present = draft.members.get(member)
+    client = present.subscription.client if present is not None else ""
     return f"{client!r} ({member})" if client and client != member else repr(member)
 
 
-def _fenced(draft: Draft | GroupState, fact: Fact, reason: str) -> FencedError:
+def _fenced(draft: GroupDraft | GroupState, fact: Fact, reason: str) -> FencedError:
     group, member = draft.name, fact.member or ""
     if member not in draft.members or reason == IgnoredReason.OLD_GENERATION:
         return _no_longer(draft, member, fact)
@@ -88,7 +226,7 @@ def _fenced(draft: Draft | GroupState, fact: Fact, reason: str) -> FencedError:
     where = f"partition {fact.partition} of topic {fact.topic!r}"
     if held is None:
         return FencedError(
-            f"Nobody holds {where} in the group {group!r} now, {member!r} as little as others.",
+            f"No member holds {where} in the group {group!r} now, {member!r} included.",
             _REJOIN,
         )
     return FencedError(
@@ -98,23 +236,23 @@ def _fenced(draft: Draft | GroupState, fact: Fact, reason: str) -> FencedError:
     )
 
 
-def _no_longer(draft: Draft | GroupState, member: str, fact: Fact) -> FencedError:
-    last = [d for d in draft.gone if d.member == member and d.joined <= fact.generation]
+def _no_longer(draft: GroupDraft | GroupState, member: str, fact: Fact) -> FencedError:
+    last = [d for d in draft.departures if d.member == member and d.joined <= fact.generation]
     owner = draft.owner
     if last:
-        said = f": {last[-1].by} put it out, since {last[-1].why}" if last[-1].by else ""
+        why = f": {last[-1].by} expelled it, since {last[-1].why}" if last[-1].by else ""
     elif owner is not None:
-        said = f": {known_as(draft, owner.name)} owns it alone"
+        why = f": {known_as(draft, owner.name)} owns it alone"
     elif member in draft.members:
-        said = " in that generation: it has joined anew since"
+        why = " in that generation: it has joined anew since"
     else:
-        said = ""
+        why = ""
     return FencedError(
-        f"{member!r} is no longer a member of the group {draft.name!r}{said}.", _REJOIN
+        f"{member!r} is no longer a member of the group {draft.name!r}{why}.", _REJOIN
     )
 
 
-def _has_members(draft: Draft | GroupState, fact: Fact) -> OffsetLogError:
+def _has_members(draft: GroupDraft | GroupState, fact: Fact) -> OffsetLogError:
     names = sorted(known_as(draft, name) for name in draft.members)
     few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     if fact.kind == "commit":

@@ -42,7 +42,7 @@ class JoinRequest(NamedTuple):
 
     group: str
     member: str
-    said: Subscription
+    subscription: Subscription
     generation: int | None = None
 
 
@@ -92,7 +92,7 @@ class ResetRequest(NamedTuple):
     scenario: Scenario
     targets: tuple[Partition, ...]
     spans: Mapping[Partition, OffsetSpan]
-    found: Mapping[Partition, int | None]
+    offsets_at_time: Mapping[Partition, int | None]
     create: bool = False
     views: Mapping[str, TopicView] = {}
 

@@ -20,12 +20,12 @@ from typing import NamedTuple
 from offsetlog.core.group.facts import Partition, Subscription, TopicView
 
 MAX_DEPARTURES = 32
-"""How many expulsions a group remembers, so that the one put out can be told by whom."""
+"""How many expulsions a group remembers, so that an expelled member learns by whom."""
 
 
 class Member(NamedTuple):
     name: str
-    said: Subscription
+    subscription: Subscription
     joined: int
     """The generation that its joining made. A name that joins again is another member."""
     version: int
@@ -74,12 +74,12 @@ class GroupState(NamedTuple):
     targets: Mapping[Partition, str] = {}
     holders: Mapping[Partition, Held] = {}
     positions: Mapping[Partition, Position] = {}
-    marks: Mapping[Partition, int] = {}
+    last_reset: Mapping[Partition, int] = {}
     """Number of each partition's last reset. They outlive deletion, like the number itself."""
     reset_to: Mapping[Partition, int] = {}
     """Where that reset put it, whatever became of the position since: who follows it later goes
-    there. Of the same partitions as ``marks``."""
-    gone: tuple[Departure, ...] = ()
+    there. Of the same partitions as ``last_reset``."""
+    departures: tuple[Departure, ...] = ()
     active_at: int = 0
     """The latest ``committed_at`` of anything a member or an administrator did."""
 
@@ -87,7 +87,7 @@ class GroupState(NamedTuple):
     def owner(self) -> Member | None:
         """The member that owns the group alone, if one does."""
         for member in self.members.values():
-            return member if member.said.alone else None
+            return member if member.subscription.alone else None
         return None
 
 

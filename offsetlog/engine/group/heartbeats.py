@@ -197,7 +197,7 @@ class Heartbeats:
             return
         at = int(self._env.monotonic() * 1000)
         for key in sorted(heart.listed):
-            session_ms = peers[key].said.session_ms
+            session_ms = peers[key].subscription.session_ms
             # So small that three eighths of the timeout, more than a heartbeat, are left to look
             # closer, however long this watcher slept.
             gap = min(4000, max(session_ms // 8, 1))
@@ -228,7 +228,9 @@ class Heartbeats:
                 look = HeartbeatReading(at, self._port.look_at_beat(peer.name))
             except OffsetLogError:
                 look = self._failed()
-            watch = observe(heart.watches.get(key, UNWATCHED), look, peer.said.session_ms, gap)
+            watch = observe(
+                heart.watches.get(key, UNWATCHED), look, peer.subscription.session_ms, gap
+            )
             heart.watches[key] = watch
             if watch.expel or not watch.suspected:
                 break
@@ -244,7 +246,7 @@ class Heartbeats:
                         peer.name,
                         peer.joined,
                         by,
-                        f"no heartbeat came for {peer.said.session_ms} ms",
+                        f"no heartbeat came for {peer.subscription.session_ms} ms",
                     )
                     for peer in silent
                 )
@@ -265,6 +267,6 @@ class Heartbeats:
 def peers_to_watch(group: GroupState, member: str) -> dict[tuple[str, int], Member]:
     """The members that send heartbeats, but this one. Those that follow it in the ring of all come
     first, so that each member has others that look at it itself."""
-    names = sorted(name for name, m in group.members.items() if m.said.session_ms > 0)
+    names = sorted(name for name, m in group.members.items() if m.subscription.session_ms > 0)
     others = [name for name in names if name > member] + [n for n in names if n < member]
     return {(name, group.members[name].joined): group.members[name] for name in others}

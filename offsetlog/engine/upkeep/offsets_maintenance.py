@@ -84,7 +84,7 @@ def _dead(offsets: OffsetsTable, table: GroupsState, now: int, retention_ms: int
         if max(now - group.active_at, 0) < retention_ms:
             continue
         for name, member in group.members.items():
-            if not member.said.session_ms:
+            if not member.subscription.session_ms:
                 continue
             age = offsets.port.beat_age_ms(name, now)
             if age is None or max(age, 0) >= retention_ms:

@@ -84,7 +84,7 @@ class World:
         said = {(f.topic, f.partition): f for f in facts if f.offset is not None}
         put = {(f.topic, f.partition): f.offset for f in facts if f.kind == "reset"}
         assert new.reset_to == {**old.reset_to, **put}
-        assert new.reset_to.keys() == new.marks.keys()
+        assert new.reset_to.keys() == new.last_reset.keys()
         emptied = any(f.kind == "delete" for f in facts)
         for partition in old.positions.keys() | new.positions.keys():
             was, now = old.positions.get(partition), new.positions.get(partition)
@@ -95,7 +95,7 @@ class World:
                 continue
             fact = said[partition]
             assert now.offset == fact.offset
-            assert fact.kind == "reset" or fact.reset >= old.marks.get(partition, 0)
+            assert fact.kind == "reset" or fact.reset >= old.last_reset.get(partition, 0)
             if fact.member is not None and fact.kind != "reset":
                 holder = old.holders.get(partition)
                 owner = old.owner
@@ -389,7 +389,7 @@ class Groups(RuleBasedStateMachine):
             assert isinstance(outcome.error, InvalidRequestError)
         else:
             assert not any(
-                topic in m.said.topics for m in self.world.truth.group(G).members.values()
+                topic in m.subscription.topics for m in self.world.truth.group(G).members.values()
             )
             self.clean = False
 
@@ -483,7 +483,7 @@ class Groups(RuleBasedStateMachine):
             (topic, p)
             for topic, n in self.counts.items()
             for p in range(n)
-            if any(topic in m.said.topics for m in group.members.values())
+            if any(topic in m.subscription.topics for m in group.members.values())
         }
         for worker in self.workers:
             worker.poll()

@@ -11,6 +11,7 @@ from offsetlog.core.group.decide import Accepted, Refused, decide
 from offsetlog.core.group.facts import Fact, OffsetAndMetadata, Subscription, TopicView, landed
 from offsetlog.core.group.fold import fold
 from offsetlog.core.group.membership import Standing, resets_since, standing
+from offsetlog.core.group.refusal import IgnoredReason
 from offsetlog.core.group.requests import (
     CommitRequest,
     DeleteGroupRequest,
@@ -24,7 +25,6 @@ from offsetlog.core.group.requests import (
 )
 from offsetlog.core.group.reset import OffsetSpan, ShiftBy, ToEarliest, ToOffset
 from offsetlog.core.group.state import EMPTY, Status, status
-from offsetlog.core.group.verdict import IgnoredReason
 from offsetlog.errors import CorruptLogError, FencedError, InvalidRequestError
 
 G = "billing"
@@ -169,7 +169,7 @@ def test_the_expelled_one_is_told_by_whom_and_moves_nothing(two):
     ):
         error = two.refused(request)
         assert isinstance(error, FencedError)
-        assert "b put it out, since no heartbeat for 45 s" in error.message
+        assert "b expelled it, since no heartbeat for 45 s" in error.message
     out = standing(two.group, "a", a)
     assert isinstance(out, FencedError)
     assert pickle.loads(pickle.dumps(out)).message == out.message
@@ -255,7 +255,7 @@ def test_the_newest_query_owns_its_group_and_the_older_is_told_its_name(story):
     story.does(join("q2", alone=True, session_ms=0, client="hourly"))
     error = story.refused(commit(story, "q1", (P0, 6), generation=1))
     assert isinstance(error, FencedError)
-    assert "hourly put it out" in error.message
+    assert "hourly expelled it" in error.message
     story.does(commit(story, "q2", (P0, 7)))
     assert "'hourly' (q2)" in story.refused(join("w")).message
     by_hand = story.refused(commit(story, None, (P0, 8)))

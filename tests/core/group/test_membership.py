@@ -11,7 +11,7 @@ from offsetlog.core.group.state import GroupState
 from offsetlog.values import TopicPartition
 
 P0, P1, P2 = (TopicPartition("orders", number) for number in range(3))
-GROUP = GroupState("billing", True, resets=3, marks={P0: 2, P1: 3}, reset_to={P0: 20, P1: 7})
+GROUP = GroupState("billing", True, resets=3, last_reset={P0: 2, P1: 3}, reset_to={P0: 20, P1: 7})
 
 
 def test_only_what_was_reset_since_is_followed_and_only_where_it_is_read():
