@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -83,6 +85,24 @@ def test_all_that_is_exported_can_be_imported() -> None:
         assert getattr(offsetlog, name).__name__ == name and name in offsetlog.__all__
     assert issubclass(offsetlog.OffsetLogWarning, UserWarning)
     assert not hasattr(offsetlog, "Stream")
+
+
+def test_an_editor_can_complete_every_setting() -> None:
+    """No ``**settings`` at the front door, and the defaults are those of the class behind it."""
+    from offsetlog import Consumer, Log, Producer
+
+    def parameters(call: Any) -> dict[str, Any]:
+        return dict(inspect.signature(call).parameters)
+
+    for call in (Log.consumer, Log.producer, Log.maintain, Log.verify, Log.create_topic):
+        kinds = {parameter.kind for parameter in parameters(call).values()}
+        assert inspect.Parameter.VAR_KEYWORD not in kinds
+    for call, kind in ((Log.consumer, Consumer), (Log.producer, Producer)):
+        behind = parameters(kind)
+        del behind["host"]
+        front = parameters(call)
+        del front["self"]
+        assert front == behind
 
 
 def test_settings_are_the_ones_that_exist() -> None:

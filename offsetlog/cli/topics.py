@@ -255,7 +255,7 @@ def delete(session: CliSession, topic: str, purge: bool, yes: bool, if_exists: b
     else:
         print_line(f"There is no topic {topic}.")
     if purged is not None and purged.others and not session.json:
-        print_line(f"Kept what is not the topic's: {purged.others_told()}.", stderr=True)
+        print_line(f"Kept what is not the topic's: {purged.others_in_words()}.", stderr=True)
 
 
 def _confirm_purge(log: Log, topic: str) -> None:
@@ -274,5 +274,5 @@ def _confirm_purge(log: Log, topic: str) -> None:
         f"{plan.contents.files} files, {plan.contents.bytes} bytes at {plan.address}?"
     )
     if plan.contents.others:
-        text = f"Kept, as it is not the topic's: {plan.contents.others_told()}.\n{text}"
+        text = f"Kept, as it is not the topic's: {plan.contents.others_in_words()}.\n{text}"
     confirm(text)

@@ -30,7 +30,7 @@ from offsetlog.core.group.fold import fold as fold_facts
 from offsetlog.core.group.state import EMPTY
 from offsetlog.core.topic.fold import fold
 from offsetlog.core.topic.state import EMPTY_STATE
-from offsetlog.engine.topic.lifecycle import describe_root
+from offsetlog.engine.root import decode_root
 from offsetlog.errors import CorruptLogError, OffsetLogError
 from offsetlog.format import decisions, segments, snapshots
 from offsetlog.format import facts_arrow as fact_rows
@@ -149,7 +149,7 @@ def test_the_roots_own_file(rng):
     good = {"format": 1, "id": "a" * 32}
     raw = mutated(rng, good)
     try:
-        told = describe_root(json.dumps(raw).encode(), "r")
+        told = decode_root(json.dumps(raw).encode(), "r")
     except CorruptLogError:
         return
     assert type(told["format"]) is int and len(str(told["id"])) == 32
@@ -238,7 +238,7 @@ def test_checkpoints(rng):
 @settings(deadline=None, max_examples=150)
 def test_garbage(data):
     assert fact_rows.decode_checkpoint(data, "c") is None
-    for read in (lambda: fact_rows.decode_facts(data, "f"), lambda: describe_root(data, "r")):
+    for read in (lambda: fact_rows.decode_facts(data, "f"), lambda: decode_root(data, "r")):
         with pytest.raises(CorruptLogError):
             read()
 

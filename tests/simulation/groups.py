@@ -36,6 +36,11 @@ class HandHeartbeats(Heartbeats):
         self._hearts[heart.member] = heart
 
 
+class RootInSight:
+    def check(self) -> None:
+        """The simulated root is always in sight."""
+
+
 class HandLog:
     """What a consumer, a group and a query need of a ``Log``, without threads."""
 
@@ -44,12 +49,10 @@ class HandLog:
     def __init__(self, actor: Actor) -> None:
         self.env: Env = actor.handle.chain.env
         self.store = SimStore(actor.world, actor.process, actor.scene.is_local)
+        self.root = RootInSight()
         self._handle = actor.handle
         self.offsets_table = OffsetsTable(ChainOffsets(self.store, FOLDER), self.env, None)
         self.heartbeats = HandHeartbeats(self.offsets_table)
-
-    def see_root(self) -> None:
-        """The simulated root is always in sight."""
 
     def topic_handle(self, name: str) -> OpenTopic:
         return self._handle

@@ -167,7 +167,7 @@ def _afterwards(world: World, scene: Scene) -> None:
     if not state.tip:
         return
     store = SimStore(world, process, scene.is_local)
-    for fault in verify_topic(store, TOPIC, process.env()).faults:
+    for fault in verify_topic(store, TOPIC).faults:
         cache = "/_snapshot/" in fault or "/_index/" in fault
         if not (cache and (world.broke_caches or "lost leaf" in " ".join(world.counts))):
             raise Violation(f"verify: {fault}")

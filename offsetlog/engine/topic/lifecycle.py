@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from offsetlog.core import strict_json
 from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.entry import Configure, Create, Delete, Expire, Trim, Void
 from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.topic.folder import check_free
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.engine.topic.purge import check_free
 from offsetlog.errors import (
     InvalidRequestError,
     OffsetOutOfRangeError,
@@ -28,7 +27,6 @@ from offsetlog.errors import (
 from offsetlog.values import MAX_PARTITIONS, check_name, normalise_config
 
 TRIES = 20
-ROOT_BYTES = 65_536
 COMPACTION = "Compaction by key is not there yet; 'delete' is the policy that works."
 
 
@@ -152,11 +150,3 @@ def _contended(name: str) -> StorageError:
     return StorageError(
         f"Topic {name!r} was changed by others each time this was tried.", "Try again."
     )
-
-
-def describe_root(data: bytes, what: str) -> dict[str, object]:
-    """The content of a root's own file, checked."""
-    told = strict_json.fields(strict_json.loads(data, what, ROOT_BYTES), what)
-    strict_json.integer(told.get("format"), f"{what}: format", 1)
-    strict_json.hexadecimal(told.get("id"), f"{what}: id", 32)
-    return told

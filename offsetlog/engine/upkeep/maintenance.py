@@ -70,6 +70,12 @@ class Maintained(NamedTuple):
     entries: int
 
 
+def check_grace(grace_ms: object) -> int:
+    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
+        raise InvalidRequestError(f"grace_ms is {grace_ms!r}.", "It is milliseconds from 0.")
+    return grace_ms
+
+
 class Maintenance:
     """One round for one topic."""
 
@@ -81,15 +87,13 @@ class Maintenance:
         grace_ms: int = GRACE_MS,
         progress: Progress | None = None,
     ) -> None:
-        if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
-            raise InvalidRequestError(f"grace_ms is {grace_ms!r}.", "It is milliseconds from 0.")
         self._handle = handle
         self._chain = handle.chain
         self._limits = handle.chain.env.limits
         self._store = handle.chain.store
         self._folder = handle.chain.folder
         self._pool = pool
-        self._grace = grace_ms
+        self._grace = check_grace(grace_ms)
         self._progress = progress or (lambda what, done, of: None)
 
     def run(self) -> Maintained:

@@ -18,12 +18,13 @@ from offsetlog.core.topic import invariants as scrub
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.fold import step
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
-from offsetlog.engine.env import Env
+from offsetlog.engine.topic.open_topic import unknown_topic
 from offsetlog.errors import CorruptLogError, OffsetLogError
 from offsetlog.format import entries as entry_format
 from offsetlog.format import names, segments, snapshots
 from offsetlog.format import record_schema as rows
 from offsetlog.storage.store import Store
+from offsetlog.values import check_name
 
 Progress = Callable[[str, int, int], None]
 
@@ -41,9 +42,20 @@ class TopicReport(NamedTuple):
         return not self.faults
 
 
-def verify_topic(
-    store: Store, folder: str, env: Env, *, progress: Progress | None = None
-) -> TopicReport:
+def verify_topics(
+    store: Store, topic: str | None, *, progress: Progress | None = None
+) -> list[TopicReport]:
+    """Verify one topic, or all that were ever created."""
+    folders = sorted(filter(names.is_topic_folder, store.folders("")))
+    if topic is not None:
+        folder = names.topic_folder(check_name(topic))
+        if folder not in folders:
+            raise unknown_topic(topic, EMPTY_STATE)
+        folders = [folder]
+    return [verify_topic(store, folder, progress=progress) for folder in folders]
+
+
+def verify_topic(store: Store, folder: str, *, progress: Progress | None = None) -> TopicReport:
     return _Verify(store, folder, progress or (lambda what, done, of: None)).run()
 
 

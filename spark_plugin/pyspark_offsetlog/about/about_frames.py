@@ -97,7 +97,7 @@ def offsets_frame(
 def _through_delta(spark: SparkSession, place: LogAddress, must: bool) -> DataFrame | None:
     """The table as Delta reads it; None when Delta has no way to it."""
     with _open(place) as log:
-        log.root_id  # noqa: B018 - a root that is not there is an error, not an empty table
+        log.root.require()  # A root that is not there is an error, not an empty table
         address = delta_address(log.offsets_table.port)
         written = log.offsets_table.look().version >= 0
     where = None if address is None else _hadoop_path(address)

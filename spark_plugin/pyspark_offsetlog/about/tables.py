@@ -135,7 +135,7 @@ TABLES: Mapping[str, _Table] = {
 
 def read_table(log: Log, table: str, group: str | None = None) -> pa.Table:
     """The rows of a table as they are now."""
-    log.root_id  # noqa: B018 - a root that is not there is an error
+    log.root.require()  # A root that is not there is an error
     return TABLES[table].rows(log, group)
 
 
@@ -187,6 +187,6 @@ class TableReader(PickledWithReason, DataSourceReader):
     @one_line_errors_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         log = open_log(self._wanted.place._replace(root_id=partition.value))
-        log.see_root()
+        log.root.check()
         rows = read_table(log, self._wanted.table, self._wanted.group)
         yield from rows.select(self._columns).to_batches(max_chunksize=16_384)

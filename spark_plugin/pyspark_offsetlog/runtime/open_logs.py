@@ -46,7 +46,7 @@ def open_log(place: LogAddress) -> Log:
                 **dict(place.storage),
             )
             if place.root_id is not None:
-                log.keep_to_root(place.root_id)
+                log.root.keep_to(place.root_id)
             _keep(key, log)
         _open.move_to_end(key)
         return log
@@ -60,11 +60,11 @@ def found(place: LogAddress) -> LogAddress:
     if root_id is not None:
         return place._replace(root_id=root_id)
     log = open_log(place)
-    root_id = log.find_root()
+    root_id = log.root.find()
     known = place._replace(root_id=root_id)
     if getattr(log.store, "stays", False):
         # One connection is enough, and nobody asks this log again.
-        log.keep_to_root(root_id)
+        log.root.keep_to(root_id)
         with _lock:
             _open.pop(key, None)
             _stay[key] = root_id

@@ -70,7 +70,7 @@ def _log_of(place: LogAddress, messages: Sequence[TaskMessage]) -> Log:
         )
     log = open_log(place._replace(root_id=roots.pop()))
     if not getattr(log.store, "stays", False):
-        log.see_root()
+        log.root.check()
     return log
 
 

@@ -70,7 +70,7 @@ def _root_of(options: SinkOptions) -> LogAddress:
     except InvalidRequestError:
         if options.create_partitions is None:
             raise
-    open_log(options.place).make_root()
+    open_log(options.place).root.create()
     return found(options.place)
 
 

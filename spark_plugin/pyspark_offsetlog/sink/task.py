@@ -107,14 +107,14 @@ class _Stages:
     def _stage(self, name: str) -> TaskStage:
         log, facts = self._log, self._plan.topic
         if facts is None:
-            log.see_root()
+            log.root.check()
             facts = look_up(log, name, self._plan.create_partitions)
         self._append_time[name] = facts.settings.log_append_time
         self._stages[name] = stage = TaskStage(log.store, facts, log.env, self._spread, self._pool)
         return stage
 
     def spill(self) -> None:
-        self._log.see_root()
+        self._log.root.check()
         for stage in self._stages.values():
             stage.spill()
         self.weight = 0

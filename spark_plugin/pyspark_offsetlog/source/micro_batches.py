@@ -87,7 +87,7 @@ class QueryRun:
     def _open(self) -> Look:
         """The last look; the first one of a run also takes the group over."""
         if self._seen is None:
-            self.log.see_root()
+            self.log.root.check()
             self._seen = self.topics.look(skip_deleted=True)
             group = self.options.group
             if group is not None:
@@ -176,7 +176,7 @@ class QueryRun:
 
     def _look(self, seen: Look, start: QueryOffset, number: int | None) -> Look:
         """What there is, with all that the query has read before in sight, or known to be gone."""
-        self.log.see_root()
+        self.log.root.check()
         look = self.topics.look(seen, skip_deleted=True)
         expected = start.at
         if self._owner is not None:

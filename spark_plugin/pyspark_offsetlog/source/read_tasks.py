@@ -172,7 +172,7 @@ def _even(work: Sequence[PlannedRange], most: float) -> Iterator[list[PlannedRan
 def read(partition: LogPartition, target: OutputColumns) -> Iterator[pa.RecordBatch]:
     log = open_log(partition.place)
     if partition.work:
-        log.see_root()
+        log.root.check()
     lost = DataLoss(partition.fails)
     with ExitStack() as stack:
         if len(partition.work) > 1 or partition.entries:
@@ -182,7 +182,7 @@ def read(partition: LogPartition, target: OutputColumns) -> Iterator[pa.RecordBa
         for work in partition.work:
             yield from read_range(log, work, target, lost)
     if partition.work:
-        log.see_root()
+        log.root.check()
 
 
 def read_range(
@@ -200,7 +200,7 @@ def read_range(
                 yield from shape.batches(batch)
                 at = batch.end
         except (OffsetOutOfRangeError, UnknownTopicError):
-            log.see_root()
+            log.root.check()
             left, planned = _left(handle, partition, at, end), ()
             if left == at == waited_at:
                 raise
@@ -215,7 +215,7 @@ def read_range(
             at = left
         except CorruptLogError:
             # Files that are not there: the root may have gone meanwhile, which says it better.
-            log.see_root()
+            log.root.check()
             raise
 
 

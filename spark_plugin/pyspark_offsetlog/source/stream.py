@@ -136,7 +136,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         if _is_small(run.options, work):
             target, lost = target_of(self._schema), DataLoss(fails)
             handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
-            run.log.see_root()
+            run.log.root.check()
             self._handed = handed
             return [LogPartition(place, work, fails)]
         tasks = tasks_of(place, work, run.options.shares_out, fails)

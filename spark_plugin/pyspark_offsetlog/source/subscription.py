@@ -139,7 +139,7 @@ class SubscribedTopics:
     def _matching_names(self) -> Iterable[str]:
         """Names of the topics that the pattern finds, by one listing of the root."""
         assert self._pattern is not None
-        self._log.see_root()  # A root that is not there is an error, not an empty list.
+        self._log.root.check()  # A root that is not there is an error, not an empty list.
         now = self._log.env.monotonic()
         names = []
         for folder in sorted(f for f in self._log.store.folders("") if f[:1] not in "._"):

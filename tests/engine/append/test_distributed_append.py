@@ -62,7 +62,7 @@ def values_of(handle, partition: int = 0) -> list[bytes]:
 
 
 def sound(store) -> None:
-    assert verify_topic(store, "t", quick_env()).faults == ()
+    assert verify_topic(store, "t").faults == ()
 
 
 def test_few_rows_of_many_tasks_are_one_small_entry():

@@ -272,7 +272,7 @@ def test_verify_is_clean_after_all_kinds_of_entries():
     send(handle, batch(b"x"), 1)
     handle.decide(Collect(1))
     handle.stored.publish()
-    assert verify_topic(store, "t", quick_env()).faults == ()
+    assert verify_topic(store, "t").faults == ()
 
 
 def test_a_sender_that_stood_still_in_the_middle_of_a_put_does_not_give_way_for_as_long():

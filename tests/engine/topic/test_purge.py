@@ -234,7 +234,7 @@ def test_upkeep_goes_on_past_a_broken_topic_and_tells_of_it(broken, error, monke
                 log.maintain()
             else:
                 with pytest.warns(
-                    offsetlog.OffsetLogWarning, match="'a' was not looked after"
+                    offsetlog.OffsetLogWarning, match="'a' was not maintained"
                 ) as warned:
                     log.maintain()
                 assert repr(error) in str(warned[0].message)

@@ -48,7 +48,7 @@ def test_the_order_is_that_of_the_log(log, monkeypatch, least):
 
 def test_no_more_files_are_open_than_that(log, monkeypatch):
     handed = ahead(monkeypatch, 0)
-    handle = log._existing("orders")
+    handle = log._topics.ever_created("orders")
     batches = handle.reader.read(0, 0, 60)
     next(batches)
     assert len(handed) <= 1 + reader.LOCAL_FILES

@@ -12,6 +12,7 @@ import pytest
 
 import offsetlog
 from offsetlog.client.log import Log
+from offsetlog.engine.root import Root
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
 from pyspark_offsetlog.sink import task as sink_task
 from pyspark_offsetlog.sink.writers import BatchWriter
@@ -84,7 +85,7 @@ def test_a_root_that_goes_after_a_task_saw_it(
     made = batch(path=str(place))
     another_process()
     with seen_as(view, place), monkeypatch.context() as patched:
-        patched.setattr(Log, "see_root", lambda log: None)
+        patched.setattr(Root, "check", lambda root: None)
         with pytest.raises(StorageError, match=socket.gethostname()):
             task(made, ["a"], partition=0)
 

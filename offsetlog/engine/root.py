@@ -1,0 +1,171 @@
+"""The root of a log: its own file, and which root is at the address.
+
+Invariants:
+
+1. The root's file is created once, by put-if-absent. One of a newer format is refused by name.
+2. Who keeps to a root creates none, and on a disk creates nothing in another one that is met at
+   the address: a disk may be unmounted, or not be mounted on every machine.
+3. No root is created inside a topic of another one.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+
+from offsetlog.core import strict_json
+from offsetlog.engine.env import Env
+from offsetlog.errors import CorruptLogError, InvalidRequestError, StorageError
+from offsetlog.format import FORMAT_VERSION, names
+from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
+from offsetlog.storage.probe import probe_store
+from offsetlog.storage.store import Committed, Conflict, Store
+
+MAX_BYTES = 65_536
+TRIES = 5
+logger = logging.getLogger(__name__)
+
+
+class Root:
+    """The root that a store's address means."""
+
+    def __init__(self, store: Store, env: Env) -> None:
+        self._store = store
+        self._env = env
+        self._id: str | None = None
+        self._keeps = False
+        self._seen: bytes | None = None
+        """The root's file when it was last found to be this root's."""
+
+    @property
+    def id(self) -> str:
+        """What the root got when it was created; ``InvalidRequestError`` if there is none."""
+        if self._id is None:
+            self._id = self.find()
+        return self._id
+
+    def require(self) -> None:
+        """Raise unless there is a root: what is not there is never shown as empty."""
+        self.id  # noqa: B018
+
+    def find(self) -> str:
+        """The id of the root that is there now, whichever it is."""
+        data = self._read()
+        if data is None:
+            raise InvalidRequestError(
+                f"There is no log at {self._store.url}.",
+                "Check the address, or make one by creating its first topic.",
+            )
+        return self._id_in(data)
+
+    def keep_to(self, root_id: str) -> None:
+        """Accept the root with that id alone, as this or another machine saw it, and create none
+        from now on. Asks nothing yet."""
+        if self._keeps and self._id != root_id:
+            raise AssertionError("a log keeps to one root")
+        if self._keeps:
+            return
+        self._id, self._keeps, self._seen = root_id, True, None
+        keep_to = getattr(self._store, "keep_to", None)
+        if keep_to is not None:
+            keep_to(names.ROOT_FILE, self._check)
+
+    def check(self) -> None:
+        """Raise unless this root is in sight. What an address on the network means does not change
+        while the process lives, so it is asked there once; a disk may go at any time, so the
+        root's file is read there each time."""
+        if self._seen is not None and getattr(self._store, "stays", False):
+            return
+        if self._id is None:
+            self.require()
+            return
+        self._check(self._read())
+
+    def may_be_created(self) -> bool:
+        """Whether there is none yet, and this log may be anywhere."""
+        return not self._keeps and self._store.get(names.ROOT_FILE, 0, 1) is None
+
+    def create(self) -> None:
+        """Create the root's file, unless it is there."""
+        if not self.may_be_created():
+            return
+        _check_surroundings(self._store)
+        if not self._store.is_local:
+            probe_store(self._store)
+        data = strict_json.dumps({"format": FORMAT_VERSION, "id": self._env.new_id()})
+        offer = self._store.offer(data, names.ROOT_FILE)
+        error = ""
+        try:
+            for _ in range(TRIES):
+                result = offer.put(names.ROOT_FILE)
+                if isinstance(result, Committed | Conflict):
+                    logger.info("%s: root %s", self._store.url, type(result).__name__.lower())
+                    return
+                error = result.error
+                self._env.sleep(0.2)
+        finally:
+            offer.close()
+        raise StorageError(f"No answer came to the creation of {self._store.url}: {error}")
+
+    def _read(self) -> bytes | None:
+        return self._store.get(names.ROOT_FILE, 0, MAX_BYTES + 1)
+
+    def _check(self, data: bytes | None) -> None:
+        """Raise unless ``data`` is the file of this root."""
+        if data is not None and data == self._seen:
+            return
+        where = f"{self._store.url}, as the machine {socket.gethostname()} sees it"
+        if data is None:
+            raise StorageError(
+                f"The log {self._id} is not at {where}: there is no {names.ROOT_FILE}.",
+                "Nothing was written there. Mount its disk on that machine, or put the log where "
+                "all machines reach it under one address.",
+            )
+        there = self._id_in(data)
+        if there != self._id:
+            raise StorageError(
+                f"Another log than {self._id} is at {where}: {there}.",
+                "Nothing was written there. All machines must reach the same log under this "
+                "address: put it on an object store or a shared disk.",
+            )
+        self._seen = data
+
+    def _id_in(self, data: bytes) -> str:
+        what = f"{self._store.url}/{names.ROOT_FILE}"
+        fields = decode_root(data, what)
+        if fields["format"] != FORMAT_VERSION:
+            raise CorruptLogError(
+                f"{what} is of format {fields['format']}; this library knows {FORMAT_VERSION}.",
+                "Upgrade offsetlog.",
+            )
+        return str(fields["id"])
+
+
+def decode_root(data: bytes, what: str) -> dict[str, object]:
+    """The content of a root's file, checked."""
+    fields = strict_json.fields(strict_json.loads(data, what, MAX_BYTES), what)
+    strict_json.integer(fields.get("format"), f"{what}: format", 1)
+    strict_json.hexadecimal(fields.get("id"), f"{what}: id", 32)
+    return fields
+
+
+def _check_surroundings(store: Store) -> None:
+    """Refuse to create a root inside another root's topic. Only the folders above are asked."""
+    above = getattr(store, "above", None)
+    if above is None:
+        return
+    for higher, part in above():
+        try:
+            if higher.get(names.ROOT_FILE, 0, 1) is None:
+                continue
+            is_taken = part == OFFSETS_FOLDER or (
+                names.is_topic_folder(part) and any(higher.folders(names.log_folder(part)))
+            )
+        except Exception:  # noqa: BLE001, S112 - who may not look there can't have a log there
+            continue
+        if is_taken:
+            raise InvalidRequestError(
+                f"{store.url} lies in {part!r} of the log at {higher.url}, so it can't be the "
+                "root of a log of its own.",
+                "Choose a root outside of other logs.",
+            )

@@ -1,0 +1,151 @@
+"""The topics that a ``Log`` has open.
+
+Invariants:
+
+1. One ``OpenTopic`` and one ``GroupCommit`` for each name: all threads of the program share them.
+2. What is wrong with one topic does not hide the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
+from offsetlog.engine.env import Env
+from offsetlog.engine.topic.open_topic import OpenTopic, unknown_topic
+from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
+from offsetlog.format import names
+from offsetlog.storage.store import Store
+from offsetlog.values import check_name
+
+logger = logging.getLogger(__name__)
+
+
+class TopicsFound(NamedTuple):
+    """Every topic that was ever created, deleted ones too, as it is now."""
+
+    topics: list[OpenTopic]
+    broken: dict[str, OffsetLogError]
+    """What is wrong with those that can't be read, by folder."""
+
+
+class OpenTopics:
+    def __init__(
+        self,
+        store: Store,
+        env: Env,
+        pool: ThreadPoolExecutor | None,
+        buffer_bytes: int = BUFFER_BYTES,
+    ) -> None:
+        self._store = store
+        self._env = env
+        self._pool = pool
+        self._buffer_bytes = buffer_bytes
+        self._topics: dict[str, OpenTopic] = {}
+        self._group_commits: dict[str, GroupCommit] = {}
+        self.lock = threading.RLock()
+        """Guards both."""
+
+    def get(self, name: str) -> OpenTopic:
+        """The topic of that name, which need not exist."""
+        topic = self._topics.get(name) if isinstance(name, str) else None
+        if topic is None:
+            check_name(name)
+            with self.lock:
+                topic = self._topics.get(name)
+                if topic is None:
+                    topic = self._topics[name] = self._open(name)
+        return topic
+
+    def group_commit(self, name: str) -> GroupCommit:
+        topic = self.get(name)
+        with self.lock:
+            group_commit = self._group_commits.get(name)
+            if group_commit is None:
+                group_commit = self._group_commits[name] = GroupCommit(topic, self._buffer_bytes)
+            return group_commit
+
+    def ever_created(self, name: str) -> OpenTopic:
+        """The topic of that name, refreshed; it may have been deleted."""
+        topic = self.get(name)
+        state = topic.raw_state()
+        if not state.tip:
+            raise unknown_topic(name, state)
+        return topic
+
+    def find_all(self) -> TopicsFound:
+        found = TopicsFound([], {})
+        for folder in sorted(filter(names.is_topic_folder, self._store.folders(""))):
+            try:
+                topic = self._in_folder(folder)
+            except Exception as error:  # noqa: BLE001 - whatever it is, it is this topic's
+                found.broken[folder] = as_topic_error(folder, error)
+                logger.warning("%s can't be read: %s", folder, error)
+            else:
+                if topic is not None:
+                    found.topics.append(topic)
+        return found
+
+    def _in_folder(self, folder: str) -> OpenTopic | None:
+        """The topic whose chain lies in a folder, refreshed; None if there is no chain. One that
+        the program does not use is not kept: its newest entries would stay in memory."""
+        with self.lock:
+            topic = next((t for t in self._topics.values() if t.chain.folder == folder), None)
+        if topic is not None:
+            try:
+                topic.chain.check_place()
+            except UnknownTopicError:
+                topic = None  # Another chain took the folder. Those who hold the old one are told.
+        is_new = topic is None
+        topic = topic or self._open(folder)
+        state = topic.raw_state()
+        if not state.tip:
+            return None
+        if topic.name != state.topic and is_new:
+            topic.name = state.topic
+        elif topic.name != state.topic:
+            topic = self.get(state.topic)
+            topic.raw_state()
+        return topic
+
+    def _open(self, name: str) -> OpenTopic:
+        return OpenTopic(self._store, name, self._env, self._pool)
+
+    def release(self, folder: str) -> None:
+        """Open the topics of a folder anew when they are next asked for."""
+        with self.lock:
+            for name in [n for n, t in self._topics.items() if t.chain.folder == folder]:
+                self._topics.pop(name)
+                self._group_commits.pop(name, None)
+
+    def abandon_unflushed(self) -> list[OffsetLogError]:
+        """What became of the batches that keyed producers gathered and never flushed."""
+        errors: list[OffsetLogError] = []
+        for topic in list(self._topics.values()):
+            for lane in list(topic.gathering):
+                error = lane.abandon("The log was closed")
+                if error is not None:
+                    errors.append(error)
+            errors += [
+                InvalidRequestError(f"{text}.", "Call flush(), or use it in a with block.")
+                for text in topic.dropped
+            ]
+        return errors
+
+    def closers(self) -> list[Callable[[], None]]:
+        """Write what waits, topic by topic; each raises the first failure that nobody was told."""
+        with self.lock:
+            return [group_commit.close for group_commit in self._group_commits.values()]
+
+
+def as_topic_error(topic: str, error: Exception) -> OffsetLogError:
+    """What went wrong with one topic, as an error of ours."""
+    if isinstance(error, OffsetLogError):
+        return error
+    wrapped = StorageError(f"Something failed in topic {topic!r}: {error!r}.", retryable=False)
+    wrapped.__cause__ = error
+    return wrapped
