@@ -302,7 +302,7 @@ def test_what_is_left_is_told_on_the_command_line(tmp_path, monkeypatch):
     (tmp_path / "log" / "t" / "notes.txt").write_bytes(b"mine")
     result = command("--root", "log", "topics", "delete", "t", "--purge", "--yes")
     assert (result.status, result.text) == (0, "Purged topic t.\n")
-    assert "Left what is not the topic's: 't/notes.txt'." in result.err
+    assert "Kept what is not the topic's: 't/notes.txt'." in result.err
     (tmp_path / "log" / "t" / "notes.txt").unlink()
     with offsetlog.open("log") as log:
         fill(log)
