@@ -330,6 +330,7 @@ class Consumer:
         self._check_open()
         if not self._cursor.positions and not self._subscribed:
             raise InvalidRequestError("Nothing is assigned.", "Call subscribe() or assign().")
+        self._cursor.check_places()
         env = self._host.env
         deadline = env.monotonic() + timeout
         looked = moved = False
@@ -376,7 +377,7 @@ class Consumer:
     # --- the rest --------------------------------------------------------------------------
 
     def _handle(self, topic: str) -> OpenTopic:
-        return self._host.topic_handle(topic)
+        return self._cursor.handle(topic)
 
     def _looked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicState]:
         """The state of each partition's topic, from one fresh look at each topic."""
@@ -408,6 +409,7 @@ class Consumer:
 
     def _check_open(self) -> None:
         forks.check(self._made_in)
+        self._host.check_open()
         self._cursor.rewind()  # A second Ctrl-C may have come in the midst of it.
         if self._closed:
             raise InvalidRequestError("The consumer is closed.", "Make a new one.")

@@ -90,7 +90,7 @@ class Log:
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic:
         """Create a topic, and the root with the first one."""
-        self._check_open()
+        self.check_open()
         check_name(name)
         lifecycle.check_partitions(partitions)
         lifecycle.check_config(config)
@@ -146,12 +146,12 @@ class Log:
 
     def topic_handle(self, name: str) -> OpenTopic:
         """The one open topic of a name, which need not exist."""
-        self._check_open()
+        self.check_open()
         return self._topics.get(name)
 
     def appender(self, name: str) -> GroupCommit:
         """The one writer of this program to a topic."""
-        self._check_open()
+        self.check_open()
         return self._topics.group_commit(name)
 
     # --- producing and consuming -----------------------------------------------------------
@@ -164,7 +164,7 @@ class Log:
         app_id: str | None = None,
         sequence: int | None = None,
     ) -> Producer:
-        self._check_open()
+        self.check_open()
         return Producer(
             self, linger_ms=linger_ms, batch_bytes=batch_bytes, app_id=app_id, sequence=sequence
         )
@@ -188,7 +188,7 @@ class Log:
         max_poll_records: int = 500,
         poll_interval_ms: float | None = None,
     ) -> Consumer:
-        self._check_open()
+        self.check_open()
         return Consumer(
             self,
             group,
@@ -213,7 +213,7 @@ class Log:
     @property
     def offsets_table(self) -> OffsetsTable:
         """The one writer of this program to the table where all groups are."""
-        self._check_open()
+        self.check_open()
         with self._lock:
             if self._offsets is None:
                 port = open_offsets(self.store, self._offsets_place, root_id=lambda: self.root_id)
@@ -297,13 +297,14 @@ class Log:
 
     # --- the end ---------------------------------------------------------------------------
 
-    def _check_open(self) -> None:
+    def check_open(self) -> None:
+        """Raise if this program can't use the log any more."""
         forks.check(self._made_in)
         if self._closed:
             raise InvalidRequestError("The log is closed.", "Open it again.")
 
     def _check_root(self) -> None:
-        self._check_open()
+        self.check_open()
         self.root.require()
 
     def close(self) -> None:

@@ -57,6 +57,9 @@ class HandLog:
     def topic_handle(self, name: str) -> OpenTopic:
         return self._handle
 
+    def check_open(self) -> None:
+        """Nobody closes it."""
+
 
 def ledger_of(actor: Actor) -> Ledger:
     ledger: Ledger = actor.scene.extra["ledger"]

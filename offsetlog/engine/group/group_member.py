@@ -51,6 +51,7 @@ from offsetlog.engine.group.heartbeats import Heartbeat, Heartbeats, HeartbeatTi
 from offsetlog.engine.group.lag import TopicLookup, spans_of
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.group.polled import PolledRanges
+from offsetlog.engine.topic.chain import FolderTakenError
 from offsetlog.engine.topic.cursor import Cursor, Rows
 from offsetlog.errors import (
     FencedError,
@@ -97,6 +98,8 @@ class GroupHost(TopicLookup, Protocol):
 
     @property
     def heartbeats(self) -> Heartbeats: ...
+
+    def check_open(self) -> None: ...
 
 
 class GroupMember:
@@ -148,7 +151,7 @@ class GroupMember:
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         for topic in topics:
-            self._host.topic_handle(topic).state()
+            self._cursor.handle(topic).state()
         if self.member is None:
             self._cursor.keep([])
             self.topics = topics
@@ -227,7 +230,7 @@ class GroupMember:
     def _topic_views(self) -> dict[str, TopicView]:
         views = {}
         for topic in self.topics:
-            state = self._host.topic_handle(topic).raw_state()
+            state = self._cursor.handle(topic).raw_state()
             exists = state.alive and state.topic == topic
             views[topic] = TopicView(state.partitions if exists else 0, state.tip)
         return views
@@ -236,7 +239,11 @@ class GroupMember:
         """Leave the group: the last commit and the leave are one append. ``commit=False`` commits
         nothing."""
         self._commit_queue.drain()
-        offsets = self._uncommitted() if commit and self._settings.auto_commit else {}
+        offsets: Offsets = {}
+        try:
+            offsets = self._uncommitted() if commit and self._settings.auto_commit else {}
+        except FolderTakenError as error:
+            _warn(f"Nothing was committed at the end: {error.message}")
         if self.member is None:
             if offsets and not self.topics:
                 self._table.accept(self._commit_request(offsets))
@@ -422,7 +429,7 @@ class GroupMember:
 
     def begin(self, tp: TopicPartition) -> int:
         """Where reading begins in a partition that was just taken."""
-        state = self._host.topic_handle(tp.topic).state(fresh=False)
+        state = self._cursor.handle(tp.topic).state(fresh=False)
         check_partition(state, tp.partition)
         part = state.parts[tp.partition]
         committed = self._starts.get(tp)
@@ -502,7 +509,9 @@ class GroupMember:
             if self.member is None:
                 raise
             self._applied = None  # The look that follows says what happened, and warns.
-        except UnknownTopicError:
+        except UnknownTopicError as error:
+            if isinstance(error, FolderTakenError):
+                raise
             self._applied = None  # Its partitions are taken away at the next look.
         except OffsetLogError as error:
             if not error.retryable:
@@ -510,6 +519,7 @@ class GroupMember:
             _warn(f"The automatic commit failed and is tried again: {error}")
 
     def _positions(self) -> Offsets:
+        self._cursor.check_places()
         return {
             tp: OffsetAndMetadata(position)
             for tp, position in self._cursor.positions.items()
@@ -525,9 +535,10 @@ class GroupMember:
     def _check_offsets(self, offsets: Mapping[Any, Any]) -> Offsets:
         """What a caller wants committed, checked against the log."""
         checked = _parse_offsets(offsets)
+        self._cursor.check_places()
         for (topic, number), committed in checked.items():
             check_position((topic, number), committed)
-            handle = self._host.topic_handle(topic)
+            handle = self._cursor.handle(topic)
             state = handle.state(fresh=False)
             if number >= state.partitions or committed.offset > state.end(number):
                 state = handle.state()

@@ -11,8 +11,9 @@ Invariants:
 5. No state is taken from a snapshot that the chain does not reach: the entry below its tip is
    there. On a server that costs one request, and only when nothing came after the snapshot.
 6. What is acknowledged lies in the chain that was folded, and not in a folder that took its
-   place: an entry that is known is looked at again. On a disk that is done for each put, by the
-   file's identity; on a server it is a request, so it is done now and then.
+   place, and nothing of another chain is folded upon the state of this one: an entry that is
+   known is looked at again. On a disk that is done for each put and each entry that is folded,
+   by the file's identity; on a server it is a request, so it is done now and then.
 """
 
 from __future__ import annotations
@@ -45,6 +46,10 @@ PROVEN_SECONDS = 600.0
 """For so long a chain on a server is believed to be the one that was folded."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
+
+
+class FolderTakenError(UnknownTopicError):
+    """Another topic lies in the folder: what was folded tells nothing of it."""
 
 
 class LandedEntry(NamedTuple):
@@ -81,6 +86,8 @@ class Chain:
         self._stamp: object = None
         """Of the anchor's file, when it was last seen to be the anchor."""
         self._proven_until = float("-inf")
+        self._lost = False
+        """Whether the last look at the anchor did not find it."""
         self.open_stored: Callable[[int], TopicState | None] | None = None
         """Gives the newest stored state whose tip is at most a number."""
         self._others_at = -COMPANY_ENTRIES
@@ -149,6 +156,32 @@ class Chain:
         """Something is odd: look again before the next entry is put."""
         self._proven_until = float("-inf")
 
+    def keeps_place(self) -> bool:
+        """Whether the chain that was folded is the one in the folder, as far as that can be told
+        without a request."""
+        if self._stamp_of is None or self._anchor is None:
+            return not self._lost
+        try:
+            self.check_place()
+        except UnknownTopicError:
+            return False
+        return True
+
+    def check_not_taken(self) -> None:
+        """Raise if another chain is in the topic's folder. One that is not in sight may be there
+        again later: a disk may be unmounted."""
+        try:
+            self.check_place()
+        except FolderTakenError:
+            raise FolderTakenError(
+                f"Another topic took the folder of topic {self.state.topic!r} since this program "
+                "opened it: the offsets of the old one are not those of the new one.",
+                "Open the log again, or make a new consumer. A group that read the old topic is "
+                "reset first.",
+            ) from None
+        except UnknownTopicError:
+            return
+
     def check_place(self) -> None:
         """Raise if the topic's folder was removed, or if another chain is in its place."""
         anchor = self._anchor
@@ -162,8 +195,10 @@ class Chain:
         elif self.env.monotonic() < self._proven_until:
             return
         found = self._get(anchor.number)
-        if found is None or found.entry.write_id != anchor.write_id:
-            raise UnknownTopicError(
+        self._lost = found is None or found.entry.write_id != anchor.write_id
+        if self._lost:
+            taken = found is not None or self._get(0) is not None
+            raise (FolderTakenError if taken else UnknownTopicError)(
                 f"The folder of topic {self.state.topic!r} was removed, or another one took its "
                 "place, since this program opened it; nothing was written.",
                 "Open the log again. A topic is purged, or its folder removed, only when nobody "
@@ -177,6 +212,8 @@ class Chain:
         with self._lock:
             if stored.tip > self.state.tip and not self._watched:
                 self.check_reaches(stored.tip)
+                self.doubt()
+                self.check_not_taken()
                 self.state = stored
             else:
                 # An entry of ours on its way must be met in the fold, not passed in a leap.
@@ -262,6 +299,7 @@ class Chain:
         folded = 0
         hole = False
         for number, stored in zip(numbers, got, strict=True):
+            self.check_not_taken()
             if stored is None:
                 hole = True
                 if self._pool is None:
@@ -279,6 +317,7 @@ class Chain:
         for attempt in range(MISSING_LOOKS):
             stored = self._get(missing)
             if stored is not None:
+                self.check_not_taken()
                 self._fold_one(missing, stored)
                 return
             self.env.sleep(0.02 * 2**attempt)
@@ -344,6 +383,8 @@ class Chain:
             self._check_landed(tried)
             return self._fold_own(entry, data, put)
         except OffsetLogError as error:
+            if isinstance(error, FolderTakenError) and self._stamp_of is not None:
+                tried.clear()  # What was put lies in the folder that went.
             if tried:
                 error.may_have_landed = True
             raise

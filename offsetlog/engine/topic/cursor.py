@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from offsetlog.core.topic.plan import check_partition
+from offsetlog.engine.topic.chain import FolderTakenError
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.reader import ALL_COLUMNS, FetchedBatch
 from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError, UnknownTopicError
@@ -51,7 +52,10 @@ class Cursor:
     """For one thread."""
 
     def __init__(self, handle: Callable[[str], OpenTopic], starts: StartingOffsets) -> None:
-        self._handle = handle
+        self._open = handle
+        self._handles: dict[str, OpenTopic] = {}
+        """Of the topics that are read: positions are of the chain that was opened, and never of
+        one that took its folder."""
         self._starts = starts
         self.positions: Positions = {}
         self.paused: set[TopicPartition] = set()
@@ -62,6 +66,20 @@ class Cursor:
         self._turn = 0
         self.before: Positions | None = None
         """While a poll gathers: the positions of the last poll that returned."""
+
+    def handle(self, topic: str) -> OpenTopic:
+        """The topic as it was opened, as long as one of its partitions is read."""
+        known = self._handles.get(topic)
+        if known is None:
+            known = self._open(topic)
+            if any(tp.topic == topic for tp in self.positions):
+                self._handles[topic] = known
+        return known
+
+    def check_places(self) -> None:
+        """Raise if another topic took the folder of one that is read."""
+        for handle in self._handles.values():
+            handle.chain.check_not_taken()
 
     def rewind(self, before: Positions | None = None) -> None:
         """Nothing of what was gathered last has been given, so the positions are again those of
@@ -75,6 +93,8 @@ class Cursor:
         """Read these and no others; those that were read already go on where they were."""
         names = list(wanted)
         self.positions = {tp: self.positions.get(tp) for tp in names}
+        topics = {tp.topic for tp in names}
+        self._handles = {name: h for name, h in self._handles.items() if name in topics}
         self._streams = {tp: s for tp, s in self._streams.items() if tp in self.positions}
         self._running = {tp: r for tp, r in self._running.items() if tp in self.positions}
         self.paused &= set(names)
@@ -98,7 +118,7 @@ class Cursor:
     def position(self, tp: TopicPartition) -> int:
         position = self.positions[tp]
         if position is None:
-            self._handle(tp.topic).state()
+            self.handle(tp.topic).state()
             position = self.positions[tp] = self._starts.begin(tp)
         return position
 
@@ -112,10 +132,10 @@ class Cursor:
                 continue
             try:
                 if tp.topic not in looked:
-                    looked[tp.topic] = bool(self._handle(tp.topic).state().tip)
+                    looked[tp.topic] = bool(self.handle(tp.topic).state().tip)
                 self.positions[tp] = self._starts.begin(tp)
-            except UnknownTopicError:
-                if not self.skips_unknown:
+            except UnknownTopicError as error:
+                if not self.skips_unknown or isinstance(error, FolderTakenError):
                     raise
 
     # --- reading ---------------------------------------------------------------------------
@@ -179,7 +199,7 @@ class Cursor:
 
     def _read(self, tp: TopicPartition) -> FetchedBatch | None:
         """The next batch of a partition; None when the position is at the end."""
-        handle = self._handle(tp.topic)
+        handle = self.handle(tp.topic)
         try:
             check_partition(handle.state(fresh=False), tp.partition)
         except UnknownTopicError:

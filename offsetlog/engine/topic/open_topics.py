@@ -3,6 +3,8 @@
 Invariants:
 
 1. One ``OpenTopic`` and one ``GroupCommit`` for each name: all threads of the program share them.
+   When another topic took the folder of one, who asks anew gets new ones; who holds the old ones
+   is told so by them.
 2. What is wrong with one topic does not hide the others.
 """
 
@@ -47,12 +49,19 @@ class OpenTopics:
         self._buffer_bytes = buffer_bytes
         self._topics: dict[str, OpenTopic] = {}
         self._group_commits: dict[str, GroupCommit] = {}
+        self._set_aside: list[tuple[OpenTopic, GroupCommit | None]] = []
+        """Those whose folders went while they were used, to be closed with the log."""
         self.lock = threading.RLock()
-        """Guards both."""
+        """Guards all of them."""
 
     def get(self, name: str) -> OpenTopic:
         """The topic of that name, which need not exist."""
         topic = self._topics.get(name) if isinstance(name, str) else None
+        if topic is not None and not topic.chain.keeps_place():
+            with self.lock:
+                if self._topics.get(name) is topic:
+                    self._drop(name)
+            topic = None
         if topic is None:
             check_name(name)
             with self.lock:
@@ -119,13 +128,18 @@ class OpenTopics:
         """Open the topics of a folder anew when they are next asked for."""
         with self.lock:
             for name in [n for n, t in self._topics.items() if t.chain.folder == folder]:
-                self._topics.pop(name)
-                self._group_commits.pop(name, None)
+                self._drop(name)
+
+    def _drop(self, name: str) -> None:
+        """Held: the lock."""
+        topic, group_commit = self._topics.pop(name), self._group_commits.pop(name, None)
+        if group_commit is not None or topic.gathering or topic.dropped:
+            self._set_aside.append((topic, group_commit))
 
     def abandon_unflushed(self) -> list[OffsetLogError]:
         """What became of the batches that keyed producers gathered and never flushed."""
         errors: list[OffsetLogError] = []
-        for topic in list(self._topics.values()):
+        for topic in [*self._topics.values(), *(topic for topic, _ in self._set_aside)]:
             for lane in list(topic.gathering):
                 error = lane.abandon("The log was closed")
                 if error is not None:
@@ -139,7 +153,8 @@ class OpenTopics:
     def closers(self) -> list[Callable[[], None]]:
         """Write what waits, topic by topic; each raises the first failure that nobody was told."""
         with self.lock:
-            return [group_commit.close for group_commit in self._group_commits.values()]
+            aside = [commit for _, commit in self._set_aside if commit is not None]
+            return [group_commit.close for group_commit in [*self._group_commits.values(), *aside]]
 
 
 def as_topic_error(topic: str, error: Exception) -> OffsetLogError:

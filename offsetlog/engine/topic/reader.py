@@ -172,6 +172,7 @@ class Reader:
             except _OldPlan as old:
                 if failed is None:
                     failed = old
+                self.chain.doubt()
                 self.refresh()
 
     def refresh(self) -> TopicState:

@@ -14,7 +14,7 @@ from offsetlog.core.topic.entry import Expire
 from offsetlog.engine.env import REAL
 from offsetlog.engine.topic.chain import PROVEN_SECONDS
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError, UnknownTopicError
+from offsetlog.errors import InvalidRequestError, OffsetLogWarning, UnknownTopicError
 from offsetlog.storage import open_store
 from tests.engine.topic.test_backups import Remote
 
@@ -168,6 +168,64 @@ def test_upkeep_and_listing_begin_anew_with_a_folder_that_another_topic_took(url
     assert values(url) == [b"new 0", b"new 1", b"new 2"]
 
 
+# --- readers -------------------------------------------------------------------------------
+
+TAKEN = "Another topic took the folder"
+
+
+@pytest.mark.parametrize("group", [None, "g"])
+@pytest.mark.parametrize("again", [0, 3, SENT, 20])
+def test_a_consumer_is_told_that_another_topic_took_the_folder(url, group, again):
+    """Its positions are of the topic that was: nothing is given or committed at them."""
+    with offsetlog.open(url) as log:
+        log.create_topic("t")
+        with log.producer() as producer:
+            for number in range(SENT):
+                producer.send("t", b"old %d" % number)
+        consumer = log.consumer(group, ["t"], auto_offset_reset="earliest")
+        given = 0
+        while given < SENT:
+            given += len(consumer.poll(1))
+        known = log.topic("t")
+        remove(url, "purge")
+        create_and_fill(url, again)
+        for _ in range(2):
+            with pytest.raises(UnknownTopicError, match=TAKEN):
+                consumer.poll(0.05)
+        with pytest.raises(UnknownTopicError, match=TAKEN):
+            known.end_offsets()
+        if group is not None:
+            with pytest.raises(UnknownTopicError, match=TAKEN):
+                consumer.commit()
+            with pytest.warns(OffsetLogWarning, match=TAKEN):
+                consumer.close()
+            assert log.positions().num_rows == 0
+            assert not log.group(group).describe().members
+        # Who asks anew gets the topic that is there.
+        assert log.topic("t").end_offsets() == {0: again}
+        late = log.consumer("late", ["t"], auto_offset_reset="earliest")
+        found: list[bytes] = []
+        while len(found) < again:
+            found += [record.value for record in late.poll(1)]
+        assert found == [b"new %d" % n for n in range(again)]
+        with log.producer() as producer:
+            assert producer.send("t", b"more").result().offset == again
+
+
+def test_what_waits_for_a_topic_that_went_is_told_when_the_log_is_closed(url):
+    log = offsetlog.open(url)
+    log.create_topic("t")
+    log.producer().send("t", b"x").result()
+    log.producer(linger_ms=60_000).send("t", b"waits")
+    keyed = log.producer(app_id="a", sequence=1)
+    keyed.send("t", b"gathered")
+    remove(url, "purge")
+    create_and_fill(url, 1)
+    assert log.topic("t").end_offsets() == {0: 1}
+    with pytest.raises(UnknownTopicError, match="was removed, or another one took"):
+        log.close()
+
+
 # --- where a look is a request -------------------------------------------------------------
 
 
@@ -209,6 +267,44 @@ def test_on_a_server_it_is_looked_at_now_and_then(tmp_path):
         with pytest.raises(UnknownTopicError, match="was removed"):
             appended(handle, 1)
     assert not (root / "t").exists()
+
+
+def test_on_a_server_a_reader_looks_now_and_then(tmp_path):
+    root, clock = tmp_path / "log", Clock()
+    with offsetlog.open(str(root)) as log:
+        log.create_topic("t")
+        with log.producer() as producer:
+            for number in range(SENT):
+                producer.send("t", b"old %d" % number).result()
+    store, log = remote_log(root, clock)
+    handle = log.topic_handle("t")
+    handle.state()
+    store.asked.clear()
+    for _ in range(5):
+        handle.state()
+    assert len(store.asked) == 5, "no look costs a request more"
+    remove(str(root), "purge")
+    create_and_fill(str(root), SENT + 3)
+    clock.now += PROVEN_SECONDS + 1
+    for _ in range(2):
+        with pytest.raises(UnknownTopicError, match=TAKEN):
+            handle.state()
+    assert log.topic("t").end_offsets() == {0: SENT + 3}
+
+
+def test_on_a_server_what_is_read_in_vain_makes_a_reader_look(tmp_path):
+    root, clock = tmp_path / "log", Clock()
+    with offsetlog.open(str(root)) as log:
+        log.create_topic("t")
+        with log.producer() as producer:
+            producer.send("t", bytes(300_000)).result()
+    _, log = remote_log(root, clock)
+    consumer = log.consumer(auto_offset_reset="earliest")
+    consumer.assign([("t", 0)])
+    remove(str(root), "purge")
+    create_and_fill(str(root), 1)
+    with pytest.raises(UnknownTopicError, match=TAKEN):
+        consumer.poll(0)
 
 
 def test_on_a_server_a_writer_finds_it_when_it_would_store_a_snapshot(tmp_path):
