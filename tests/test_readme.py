@@ -66,6 +66,16 @@ def test_links_point_to_what_is_there(page: Path, target: str) -> None:
         assert heading in [re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles]
 
 
+def test_every_page_is_in_the_readmes_table() -> None:
+    linked = set(re.findall(r"\]\(([^)#]+)\)", README.read_text()))
+    assert {str(page.relative_to(ROOT)) for page in PAGES if page != README} <= linked
+
+
+def test_the_page_on_logging() -> None:
+    [program] = blocks("python", ROOT / "docs" / "logging.md")
+    assert run([sys.executable, "-c", program]) == ""
+
+
 def test_the_import_is_light() -> None:
     """No Arrow, no filesystem, no Spark until they are needed."""
     heavy = "pyarrow fsspec numpy deltalake pyspark pandas click rich s3fs"
