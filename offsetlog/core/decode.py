@@ -102,7 +102,7 @@ _HEX_DIGITS = "0123456789abcdef"
 
 
 def anything(value: object) -> object:
-    return value
+    return None if value is _MISSING else value
 
 
 # --- values made of values -------------------------------------------------------------------
@@ -152,6 +152,11 @@ def record(into: Callable[..., T], **decoders: Decoder[Any]) -> Decoder[T]:
     """An object with these fields, whose values are the arguments of ``into``, in this order."""
     decode = fields(**decoders)
     return lambda value: into(*decode(value).values())
+
+
+def field(name: str, decoder: Decoder[T]) -> Decoder[T]:
+    """One field of an object."""
+    return record(lambda value: value, **{name: decoder})
 
 
 def row(into: Callable[..., T], *decoders: Decoder[Any], optional: int = 0) -> Decoder[T]:

@@ -13,15 +13,13 @@ from __future__ import annotations
 import logging
 import socket
 
-from offsetlog.core import strict_json
 from offsetlog.engine.env import Env
-from offsetlog.errors import CorruptLogError, InvalidRequestError, StorageError
-from offsetlog.format import FORMAT_VERSION, names
+from offsetlog.errors import InvalidRequestError, StorageError
+from offsetlog.format import names, root_file
 from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
 from offsetlog.storage.probe import probe_store
 from offsetlog.storage.store import Committed, Conflict, Store
 
-MAX_BYTES = 65_536
 TRIES = 5
 logger = logging.getLogger(__name__)
 
@@ -92,7 +90,7 @@ class Root:
         _check_surroundings(self._store)
         if not self._store.is_local:
             probe_store(self._store)
-        data = strict_json.dumps({"format": FORMAT_VERSION, "id": self._env.new_id()})
+        data = root_file.encode(self._env.new_id())
         offer = self._store.offer(data, names.ROOT_FILE)
         error = ""
         try:
@@ -108,7 +106,7 @@ class Root:
         raise StorageError(f"No answer came to the creation of {self._store.url}: {error}")
 
     def _read(self) -> bytes | None:
-        return self._store.get(names.ROOT_FILE, 0, MAX_BYTES + 1)
+        return self._store.get(names.ROOT_FILE, 0, root_file.MAX_BYTES + 1)
 
     def _check(self, data: bytes | None) -> None:
         """Raise unless ``data`` is the file of this root."""
@@ -131,22 +129,7 @@ class Root:
         self._seen = data
 
     def _id_in(self, data: bytes) -> str:
-        what = f"{self._store.url}/{names.ROOT_FILE}"
-        fields = decode_root(data, what)
-        if fields["format"] != FORMAT_VERSION:
-            raise CorruptLogError(
-                f"{what} is of format {fields['format']}; this library knows {FORMAT_VERSION}.",
-                "Upgrade offsetlog.",
-            )
-        return str(fields["id"])
-
-
-def decode_root(data: bytes, what: str) -> dict[str, object]:
-    """The content of a root's file, checked."""
-    fields = strict_json.fields(strict_json.loads(data, what, MAX_BYTES), what)
-    strict_json.integer(fields.get("format"), f"{what}: format", 1)
-    strict_json.hexadecimal(fields.get("id"), f"{what}: id", 32)
-    return fields
+        return root_file.decode(data, f"{self._store.url}/{names.ROOT_FILE}")
 
 
 def _check_surroundings(store: Store) -> None:

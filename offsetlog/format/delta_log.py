@@ -21,6 +21,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import (
+    Decoder,
+    anything,
+    field,
+    from_json,
+    from_value,
+    integer,
+    list_of,
+    nullable,
+    plain,
+    record,
+    string,
+)
 from offsetlog.errors import CorruptLogError, InvalidRequestError
 
 Action = dict[str, Any]
@@ -45,6 +58,21 @@ _WRITTEN = _READ | {
 _WEEK_MS = 7 * 24 * 3_600_000
 _UNITS = {"minute": 60_000, "hour": 3_600_000, "day": 86_400_000, "week": _WEEK_MS}
 _FILE = re.compile(r"([0-9]{20})\.(?:(json)|checkpoint(?:\.([0-9]{10})\.([0-9]{10}))?\.parquet)")
+
+
+PATH = field("path", string(8192))
+_ADD: Decoder[tuple[str, object]] = record(
+    lambda path, size, deletion_vector: (path, deletion_vector),
+    path=string(8192),
+    size=integer(),
+    deletionVector=anything,
+)
+_APP_ID = field("appId", string())
+_DOMAIN = field("domain", string())
+_READER = field("minReaderVersion", integer())
+_WRITER = field("minWriterVersion", integer())
+_SCHEMA_STRING = field("schemaString", string(1_000_000))
+_SCHEMA_FIELDS = field("fields", list_of(plain))
 
 
 class DataFile(NamedTuple):
@@ -97,14 +125,13 @@ class DeltaState:
         for action in actions:
             for kind, said in action.items():
                 if said is not None:
-                    self._apply(kind, strict_json.fields(said, where), where)
+                    self._apply(kind, from_value(plain, said, where), where)
         self.version += 1
 
     def _apply(self, kind: str, said: Action, where: str) -> None:
         if kind == "add":
-            path = strict_json.string(said.get("path"), where, 8192)
-            strict_json.integer(said.get("size"), where)
-            if said.get("deletionVector") is not None:
+            path, deletion_vector = from_value(_ADD, said, where)
+            if deletion_vector is not None:
                 raise InvalidRequestError(
                     f"{where}: {path[:200]!r} has rows taken out by a deletion vector.",
                     "Rows of this table are facts that stay: put it back as it was before, or "
@@ -113,7 +140,7 @@ class DeltaState:
             self.adds[path] = said
             self._removes.pop(path, None)
         elif kind == "remove":
-            path = strict_json.string(said.get("path"), where, 8192)
+            path = from_value(PATH, said, where)
             self.adds.pop(path, None)
             self._removes[path] = said
         elif kind == "protocol":
@@ -121,9 +148,9 @@ class DeltaState:
         elif kind == "metaData":
             self.metadata = said
         elif kind == "txn":
-            self._others[kind, strict_json.string(said.get("appId"), where)] = said
+            self._others[kind, from_value(_APP_ID, said, where)] = said
         elif kind == "domainMetadata":
-            domain = strict_json.string(said.get("domain"), where)
+            domain = from_value(_DOMAIN, said, where)
             self._others.pop((kind, domain), None)
             if not said.get("removed"):
                 self._others[kind, domain] = said
@@ -136,8 +163,8 @@ class DeltaState:
                 f"{where} holds neither a protocol nor metadata of its table.",
                 "Restore it from a backup.",
             )
-        reader = strict_json.integer(self.protocol.get("minReaderVersion"), where)
-        features = set(_texts(self.protocol.get("readerFeatures"), where))
+        reader = from_value(_READER, self.protocol, where)
+        features = _features("readerFeatures", self.protocol, where)
         if reader == 2 and self.configuration.get("delta.columnMapping.mode", "none") != "none":
             features.add("columnMapping")
         if reader > 3 or features - _READ:
@@ -145,28 +172,27 @@ class DeltaState:
 
     def check_writable(self, where: str, columns: Iterable[str]) -> None:
         """Whether files that hold ``columns`` may be added to it."""
-        writer = strict_json.integer(self.protocol.get("minWriterVersion"), where)
-        features = set(_texts(self.protocol.get("writerFeatures"), where))
+        writer = from_value(_WRITER, self.protocol, where)
+        features = _features("writerFeatures", self.protocol, where)
         if writer > 7 or features - _WRITTEN:
             raise _feature(where, "written to", features - _WRITTEN or {f"version {writer}"})
-        asked = [key for key in self.configuration if key.startswith("delta.constraints.")]
+        demands = [key for key in self.configuration if key.startswith("delta.constraints.")]
         ours = frozenset(columns)
-        for field in self.fields(where):
-            name = str(field.get("name"))
-            told = strict_json.fields(field.get("metadata") or {}, where)
-            asked += [f"{key} of {name}" for key in told if key.startswith("delta.")]
-            if name not in ours and field.get("nullable") is not True:
-                asked.append(f"the column {name}, which is never null")
-        if asked:
+        for column in self.fields(where):
+            name = str(column.get("name"))
+            metadata = from_value(plain, column.get("metadata") or {}, where)
+            demands += [f"{key} of {name}" for key in metadata if key.startswith("delta.")]
+            if name not in ours and column.get("nullable") is not True:
+                demands.append(f"the column {name}, which is never null")
+        if demands:
             raise InvalidRequestError(
-                f"{where} was changed by somebody: it demands {', '.join(sorted(asked))[:300]}.",
+                f"{where} was changed by somebody: it demands {', '.join(sorted(demands))[:300]}.",
                 "Only offsetlog writes to this table: take that back, and commit again.",
             )
 
     def fields(self, where: str) -> list[Action]:
-        text = strict_json.string(self.metadata.get("schemaString"), where, 1_000_000)
-        told = strict_json.fields(strict_json.loads(text, where), where)
-        return [strict_json.fields(f, where) for f in strict_json.items(told.get("fields"), where)]
+        text = from_value(_SCHEMA_STRING, self.metadata, where)
+        return list(from_json(_SCHEMA_FIELDS, text, where))
 
     # --- as a checkpoint -------------------------------------------------------------------
 
@@ -223,9 +249,9 @@ def _read_part(data: bytes, state: DeltaState, removed: list[pa.Table], where: s
         if kind not in there:
             continue
         for said in file.read(columns=[kind]).column(0).drop_null().to_pylist():
-            plain = _plain(said)
-            if kind != "add" or plain.get("path") is not None:
-                state._apply(kind, plain, where)
+            action = _plain(said)
+            if kind != "add" or action.get("path") is not None:
+                state._apply(kind, action, where)
     if "remove" in there:
         column = file.read(columns=["remove.path", "remove.deletionTimestamp"]).column("remove")
         for struct in column.chunks:
@@ -324,7 +350,7 @@ def actions_of(data: bytes, where: str) -> list[Action]:
 def _lines(data: bytes, where: str) -> Iterator[Action]:
     for line in data.splitlines():
         if line.strip():
-            yield strict_json.fields(strict_json.loads(line, where, MOST_LOG_BYTES), where)
+            yield from_json(plain, line, where, MOST_LOG_BYTES)
 
 
 def written(actions: Iterable[Action]) -> bytes:
@@ -392,10 +418,9 @@ def _rows(add: Action) -> int | None:
     return rows if type(rows) is int and rows >= 0 else None
 
 
-def _texts(value: object, where: str) -> list[str]:
-    if value is None:
-        return []
-    return [strict_json.string(one, where) for one in strict_json.items(value, where)]
+def _features(name: str, protocol: Action, where: str) -> set[str]:
+    features = from_value(field(name, nullable(list_of(string()))), protocol, where)
+    return set(features or ())
 
 
 def _feature(where: str, doing: str, what: Iterable[str]) -> InvalidRequestError:

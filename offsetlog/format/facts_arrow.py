@@ -28,6 +28,7 @@ from offsetlog.core.decode import (
     Decoder,
     Malformed,
     anything,
+    field,
     from_json,
     integer,
     list_of,
@@ -243,7 +244,7 @@ def _field(name: str) -> Decoder[Any]:
 
 
 _FACT = row(Fact, *map(_field, Fact._fields))
-_CHAIN_ENTRY = record(lambda facts: facts, facts=list_of(_FACT, _MOST_FACTS))
+_CHAIN_ENTRY = field("facts", list_of(_FACT, _MOST_FACTS))
 
 
 # --- checkpoints ---------------------------------------------------------------------------

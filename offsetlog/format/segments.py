@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 import xxhash
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import from_json, hexadecimal, integer, list_of, row
 from offsetlog.core.topic.entry import SegmentRef
 from offsetlog.errors import CorruptLogError
 from offsetlog.format import FORMAT_VERSION
@@ -28,6 +29,7 @@ from offsetlog.values import MAX_OFFSET
 
 _GROUPS = "offsetlog.groups"
 _VERSION = "offsetlog.version"
+_MAGIC = b"PAR1"
 Buffer = bytes | memoryview
 Fetch = Callable[[int, int], Buffer]
 """Reads bytes [start, end) of the file."""
@@ -51,9 +53,13 @@ class RowGroup(NamedTuple):
     start: int
     end: int
     sum: str
-    first: int
-    """Position of its first record in the segment."""
     records: int
+    first: int = 0
+    """Position of its first record in the segment; it follows from those before, and is not
+    stored."""
+
+
+_ROW_GROUPS = list_of(row(RowGroup, integer(), integer(), hexadecimal(16), integer(1)))
 
 
 def encode(
@@ -125,7 +131,7 @@ class OpenSegment:
                 f"{name} has {len(data)} bytes; its entry says {ref.size}.",
                 "Restore it from a backup; 'offsetlog verify' names all faults.",
             )
-        if bytes(data[:4]) != b"PAR1":
+        if bytes(data[: len(_MAGIC)]) != _MAGIC:
             raise self._changed("its first bytes")
         self._open(memoryview(data)[ref.size - ref.foot :], records)
         return self
@@ -217,18 +223,13 @@ def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str)
             "Upgrade offsetlog.",
         )
     groups: list[RowGroup] = []
-    first, at = 0, 4
-    for item in strict_json.items(strict_json.loads(raw, name), name):
-        values = strict_json.items(item, name, 4)
-        if len(values) != 4:
-            raise CorruptLogError(f"{name}: a row group has {len(values)} values.")
-        start, end, told, count = values
-        low = strict_json.integer(start, name, at, at)
-        high = strict_json.integer(end, name, low)
-        count = strict_json.integer(count, name, 1)
-        groups.append(RowGroup(low, high, strict_json.hexadecimal(told, name, 16), first, count))
-        first, at = first + count, high
-    fits = at == ref.size - ref.foot and len(groups) == metadata.num_row_groups
+    first, reached = 0, len(_MAGIC)
+    for group in from_json(_ROW_GROUPS, raw, name):
+        if not reached == group.start <= group.end:
+            raise CorruptLogError(f"{name}: a row group lies at [{group.start}, {group.end}).")
+        groups.append(group._replace(first=first))
+        first, reached = first + group.records, group.end
+    fits = reached == ref.size - ref.foot and len(groups) == metadata.num_row_groups
     if not fits or first != records or metadata.num_rows != records:
         raise CorruptLogError(
             f"{name} holds {metadata.num_rows} records; its entry says {records}.",

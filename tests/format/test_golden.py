@@ -10,8 +10,7 @@ import pytest
 from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.fold import fold
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
-from offsetlog.engine.root import decode_root
-from offsetlog.format import entries, segments, snapshots
+from offsetlog.format import entries, root_file, segments, snapshots
 from offsetlog.format import record_schema as rows
 from tests.format.samples import GOLDEN, described
 
@@ -85,7 +84,9 @@ def test_stored_states(name):
 
 
 def test_root():
-    assert decode_root(golden("_offsetlog.json"), "root")["format"] == 1
+    data = golden("_offsetlog.json")
+    assert root_file.decode(data, "root") == json.loads(data)["id"]
+    assert json.loads(data)["format"] == 1
 
 
 def test_all_columns_are_there_also_where_the_file_left_them_out():

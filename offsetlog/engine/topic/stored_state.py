@@ -17,6 +17,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import field, from_json, integer
 from offsetlog.core.topic.index import Leaf
 from offsetlog.core.topic.publish import leaves_to_merge, leaves_to_sort, publish
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
@@ -29,6 +30,7 @@ PUBLISH_EVERY = 32
 REBASE_EVERY = 4096
 """Entries after which a reader looks for a newer stored state to rest on."""
 HINT_BYTES = 4096
+_HINT = field("seq", integer())
 
 
 class StoredState:
@@ -71,8 +73,7 @@ class StoredState:
         if data is None:
             return None
         try:
-            told = strict_json.fields(strict_json.loads(data, "hint", HINT_BYTES), "hint")
-            return strict_json.integer(told.get("seq"), "hint")
+            return from_json(_HINT, data, "hint", HINT_BYTES)
         except CorruptLogError:
             return None
 

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import default, field, from_json, integer
 from offsetlog.core.topic import retention
 from offsetlog.core.topic.entry import (
     Append,
@@ -51,6 +52,7 @@ from offsetlog.values import NO_LIMIT, settings_of
 
 GRACE_MS = 24 * 3_600_000
 STUBS_AT_ONCE = 256
+_STUBBED_TO = field("stubbed_to", default(integer(), 0))
 _base = attrgetter("base")
 Progress = Callable[[str, int, int], None]
 """(what is done, how much of it is done, how much there is)."""
@@ -338,8 +340,7 @@ class Maintenance:
         """Entries below it need no look any more. A lost note costs time only."""
         data = self._store.get(names.stubs_name(self._folder))
         try:
-            told = strict_json.fields(strict_json.loads(data or b"{}", "note", 4096), "note")
-            reached = strict_json.integer(told.get("stubbed_to", 0), "note")
+            reached = from_json(_STUBBED_TO, data or b"{}", "note", 4096)
             return min(reached, self._chain.state.tip)
         except OffsetLogError:
             return 0

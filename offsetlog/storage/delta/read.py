@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from offsetlog.core import strict_json
+from offsetlog.core.decode import field, from_json, from_value, integer, nullable, plain, string
 from offsetlog.core.group.facts import Fact
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.format import delta_log
@@ -41,6 +41,9 @@ MOST_NOTE_BYTES = 1024 * 1024
 READERS = 8
 TABLE_KEY = "offsetlog.table"
 TRIES = 3
+_ID = field("id", string())
+_NOTE_TAGS = field("tags", nullable(plain))
+_NOTE_VERSION = field("version", integer())
 
 
 class DeltaReading(HeartbeatFiles):
@@ -83,8 +86,7 @@ class DeltaReading(HeartbeatFiles):
 
     def _whose(self, first: bytes | None, note: bytes) -> None:
         if first is None:
-            told = strict_json.fields(strict_json.loads(note, self.url, MOST_NOTE_BYTES), self.url)
-            tags = strict_json.fields(told.get("tags") or {}, self.url)
+            tags = from_json(_NOTE_TAGS, note, self.url, MOST_NOTE_BYTES) or {}
             table_id, root = tags.get(TABLE_KEY), tags.get(ROOT_KEY)
         else:
             made = DeltaState()
@@ -212,7 +214,7 @@ class DeltaReading(HeartbeatFiles):
                 f"{self.url} is a partitioned Delta table, which an offsets table is not.",
                 "Choose an empty place with the setting offsets.table.",
             )
-        self._id = strict_json.string(state.metadata.get("id"), self.url)
+        self._id = from_value(_ID, state.metadata, self.url)
         self._root = state.configuration.get(ROOT_KEY, "")
         self._check_root()
 
@@ -266,8 +268,7 @@ class DeltaReading(HeartbeatFiles):
         if data is None:
             return -1
         try:
-            told = strict_json.fields(strict_json.loads(data, self.url, MOST_NOTE_BYTES), self.url)
-            return strict_json.integer(told.get("version"), self.url)
+            return from_json(_NOTE_VERSION, data, self.url, MOST_NOTE_BYTES)
         except OffsetLogError:
             return -1
 
@@ -280,11 +281,10 @@ class DeltaReading(HeartbeatFiles):
             rewrites = rewrites or "remove" in action
             if "protocol" in action or "metaData" in action:
                 return None  # Whether it can be read at all is seen where it is opened.
-            add = action.get("add")
-            if add is not None and not isinstance(add, dict):
-                raise CorruptLogError(f"{where}: an object was expected.")
-            if isinstance(add, dict) and add.get("dataChange", True):
-                paths.append(strict_json.string(add.get("path"), where, 8192))
+            if (raw := action.get("add")) is not None:
+                add = from_value(plain, raw, where)
+                if add.get("dataChange", True):
+                    paths.append(from_value(delta_log.PATH, add, where))
         facts: list[Fact] = []
         for path in paths:
             name = self._inside(path)

@@ -19,6 +19,7 @@ import uuid
 from collections.abc import Sequence
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import Decoder, from_json, integer, map_of, row, string
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import EMPTY, GroupsState
 from offsetlog.errors import OffsetLogError, StorageError
@@ -37,6 +38,9 @@ CREATE_TRIES = 5
 UNNAMED = "_state/unnamed.json"
 Seen = dict[str, tuple[int, int]]
 """Files by their names: the version and the time at which they were seen first."""
+_UNNAMED_FILES: Decoder[Seen] = map_of(
+    row(lambda version, ms: (version, ms), integer(), integer()), key=string()
+)
 DOUBT_SECONDS = 5.0
 """An append that took longer is not believed: the log may have been cleaned meanwhile."""
 SHORTEST_VACUUM_MS = 3_600_000
@@ -266,13 +270,8 @@ class DeltaOffsets(DeltaReading):
         what = self._name(UNNAMED)
         data = self.store.get(what, 0, MOST_LOG_BYTES + 1)
         try:
-            told = strict_json.fields(strict_json.loads(data or b"{}", what, MOST_LOG_BYTES), what)
-            out = {}
-            for name, seen in told.items():
-                at, at_ms = strict_json.items(seen, what)
-                out[name] = strict_json.integer(at, what), strict_json.integer(at_ms, what)
-            return out
-        except (OffsetLogError, ValueError):
+            return from_json(_UNNAMED_FILES, data or b"{}", what, MOST_LOG_BYTES)
+        except OffsetLogError:
             return {}
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Sequence
 
 from offsetlog.core import strict_json
+from offsetlog.core.decode import default, field, from_json, from_value, integer, plain, string
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import EMPTY, GroupsState
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
@@ -31,6 +32,12 @@ BUCKET = 10_000
 TRIES = 5
 OWNER = "_root.json"
 """Whose a table is whose entry 0 does not say it; made once, by put-if-absent."""
+
+
+_FORMAT = field("format", integer())
+_TABLE = field("table", string())
+_ROOT = field(ROOT_KEY, string())
+_ROOT_IF_NAMED = field(ROOT_KEY, default(string(), ""))
 
 
 class ChainOffsets(HeartbeatFiles):
@@ -83,16 +90,16 @@ class ChainOffsets(HeartbeatFiles):
             data = self.store.get(name, 0, 65_537)
             if data is None:
                 return ""
-            told = strict_json.fields(strict_json.loads(data, name, 65_536), name)
-            version = strict_json.integer(told.get("format"), name)
+            told = from_json(plain, data, name, 65_536)
+            version = from_value(_FORMAT, told, name)
             if version > FORMAT:
                 raise CorruptLogError(
                     f"{self.url} is of format {version}; this library knows {FORMAT}.",
                     "Upgrade offsetlog.",
                 )
-            self._root = strict_json.string(told.get(ROOT_KEY, ""), name) or self._owner()
+            self._root = from_value(_ROOT_IF_NAMED, told, name) or self._owner()
             self._check_root()
-            self._id = strict_json.string(told.get("table"), name)
+            self._id = from_value(_TABLE, told, name)
         return self._id
 
     def _owner(self) -> str:
@@ -101,8 +108,7 @@ class ChainOffsets(HeartbeatFiles):
         data = self.store.get(name, 0, 65_537)
         if data is None:
             return ""
-        told = strict_json.fields(strict_json.loads(data, name, 65_536), name)
-        return strict_json.string(told.get(ROOT_KEY), name)
+        return from_json(_ROOT, data, name, 65_536)
 
     def _adopt(self) -> None:
         if self._root or self._root_id is None:

@@ -17,9 +17,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from math import inf
 from typing import Any, NamedTuple
 
-from offsetlog.core import strict_json
+from offsetlog.core.decode import (
+    Decoder,
+    Malformed,
+    default,
+    from_value,
+    integer,
+    map_of,
+    nullable,
+    plain,
+    record,
+    string,
+)
 from offsetlog.errors import CorruptLogError, InvalidRequestError
 from offsetlog.values import MAX_OFFSET, TopicPartition
 
@@ -47,17 +59,17 @@ class QueryOffset(NamedTuple):
 def parse(raw: object) -> QueryOffset:
     """An offset as Spark hands it back; what is not one of ours is an error."""
     try:
-        data = strict_json.fields(raw, "offset")
+        data = from_value(plain, raw, "offset")
         for key in data.keys() - _KNOWN:
             if key.startswith("@"):
                 # A newer version's: passed over, a batch might read other rows than it did.
                 raise CorruptLogError(f"{key[:60]!r} is not known to this version.")
-        group, reset = data.get(GROUP), data.get(RESET)
+        group, reset, moved = from_value(_BESIDE, data, "offset")
         return QueryOffset(
-            _positions({k: v for k, v in data.items() if not k.startswith("@")}),
-            None if group is None else strict_json.string(group, GROUP),
-            None if reset is None else strict_json.integer(reset, RESET),
-            _positions(data.get(FROM, {})),
+            from_value(_positions, {k: v for k, v in data.items() if k[:1] != "@"}, "offset"),
+            group,
+            reset,
+            moved,
         )
     except CorruptLogError as error:
         raise InvalidRequestError(
@@ -66,15 +78,31 @@ def parse(raw: object) -> QueryOffset:
         ) from None
 
 
-def _positions(raw: object) -> Positions:
-    out: Positions = {}
-    for topic, inner in strict_json.fields(raw, "offset").items():
-        for partition, offset in strict_json.fields(inner, f"offset of {topic}").items():
-            if not re.fullmatch(r"0|[1-9][0-9]{0,8}", partition, re.ASCII):
-                raise CorruptLogError(f"{partition[:60]!r} of {topic} is not a partition.")
-            number = strict_json.integer(offset, f"offset of {topic}-{partition}", 0, MAX_OFFSET)
-            out[TopicPartition(topic, int(partition))] = number
-    return out
+def _partition(text: object) -> int:
+    if not isinstance(text, str) or not re.fullmatch(r"0|[1-9][0-9]{0,8}", text, re.ASCII):
+        raise Malformed("it is not a partition")
+    return int(text)
+
+
+_NESTED = map_of(map_of(integer(0, MAX_OFFSET), key=_partition), key=string(inf))
+
+
+def _positions(value: object) -> Positions:
+    return {
+        TopicPartition(topic, partition): offset
+        for topic, inner in _NESTED(value).items()
+        for partition, offset in inner.items()
+    }
+
+
+_BESIDE: Decoder[tuple[str | None, int | None, Positions]] = record(
+    lambda *values: values,
+    **{
+        GROUP: nullable(string()),
+        RESET: nullable(integer()),
+        FROM: default(_positions, Positions()),
+    },
+)
 
 
 def nested(positions: Mapping[TopicPartition, int]) -> dict[str, Any]:

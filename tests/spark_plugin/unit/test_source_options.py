@@ -109,7 +109,7 @@ def test_exactly_one_subscription() -> None:
         ("assign", '{"orders":[0.5]}', "assign cannot be"),
         ("assign", '{"orders":[true]}', "assign cannot be"),
         ("assign", '{"orders":["0"]}', "assign cannot be"),
-        ("assign", '{"orders":[0],"orders":[1]}', "a key stands twice"),
+        ("assign", '{"orders":[0],"orders":[1]}', "duplicate key 'orders'"),
         ("assign", '["orders"]', "assign cannot be"),
     ],
 )
