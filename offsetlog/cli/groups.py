@@ -256,7 +256,7 @@ def reset(
         scenarios["from_file"] = read_text(path)
     scenario = choose_scenario(group, scenarios)
     with session.open() as log:
-        plan = log.group(group).plan_many(scenario, _merged(topics), dry_run=not execute)
+        plan = log.group(group).reset_topics(scenario, _merged(topics), dry_run=not execute)
     for warning in plan.warnings:
         print_warning(warning)
     _print_plan(session, plan, export)

@@ -1,12 +1,12 @@
-"""``log.groups()`` and ``log.group(name)``: what a group is, how far behind it is, putting it back.
+"""``log.group(name)``: what a group is, its lag, its resets and its deletion.
 
 Invariants:
 
 1. Every number comes from a fresh look at the table and at the topics.
-2. A reset is planned from values (``group.reset``); the dry run and the real one are the same
-   function, and the real one is computed anew against the positions that it replaces.
-3. A group that is not there is an error for whoever asks about it, never an empty answer. A
-   reset that names topics makes it, as Kafka's tool does.
+2. A reset is planned from values (``core.group.reset``); the dry run and the real one are the same
+   function, and the real one is computed against the very positions that it replaces.
+3. A group that does not exist is an error, never an empty answer. A reset that names topics
+   creates it, as Kafka's tool does.
 """
 
 from __future__ import annotations
@@ -14,13 +14,11 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from offsetlog.client.notebook_html import GroupInfo, LagTable, MemberInfo, ResetPlan
 from offsetlog.core.group.decide import Refused, decide
 from offsetlog.core.group.facts import OffsetAndMetadata, Partition, TopicView
 from offsetlog.core.group.lag import group_lag, reading_from, total
-from offsetlog.core.group.positions_csv import format_plan_file
 from offsetlog.core.group.refusal import unknown_group
 from offsetlog.core.group.requests import (
     DeleteGroupRequest,
@@ -30,17 +28,15 @@ from offsetlog.core.group.requests import (
 )
 from offsetlog.core.group.reset import (
     FromFile,
-    OffsetSpan,
-    PlannedReset,
     Scenario,
     choose_scenario,
     target_time,
 )
 from offsetlog.core.group.state import GroupState as GroupState
 from offsetlog.core.group.state import status
-from offsetlog.core.topic import plan as fetch
+from offsetlog.core.topic.plan import check_partition
 from offsetlog.engine.group.group_member import GroupHost
-from offsetlog.engine.group.lag import behind, spans_of
+from offsetlog.engine.group.lag import backlog, spans_of, states_of
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import TopicPartition, check_name
 
@@ -71,8 +67,8 @@ class Group:
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """The next offset to read of each partition, with the text that was committed."""
         return {
-            TopicPartition(*p): OffsetAndMetadata(said.offset, said.metadata)
-            for p, said in sorted(self._state().positions.items())
+            TopicPartition(*p): OffsetAndMetadata(position.offset, position.metadata)
+            for p, position in sorted(self._state().positions.items())
         }
 
     def lag(self) -> LagTable:
@@ -83,9 +79,9 @@ class Group:
         """State, members, and for each partition its position and lag in records, bytes and
         seconds (the age of the oldest record that is not committed)."""
         group = self._state()
-        spans = spans_of(self._host, {topic for topic, _ in group.positions})
-        found = {p: behind(self._host, p, at) for p, at in reading_from(group, spans).items()}
-        lines = group_lag(group, spans, found, self._host.env.now_ms())
+        spans = spans_of(states_of(self._host, {topic for topic, _ in group.positions}))
+        backlogs = {p: backlog(self._host, p, at) for p, at in reading_from(group, spans).items()}
+        lines = group_lag(group, spans, backlogs, self._host.env.now_ms())
         return GroupInfo(
             self.name,
             status(group),
@@ -96,7 +92,7 @@ class Group:
             total(lines),
         )
 
-    # --- putting it back -------------------------------------------------------------------
+    # --- resets ----------------------------------------------------------------------------
 
     def reset(
         self,
@@ -110,115 +106,90 @@ class Group:
         from_file: str | Path | None = None,
         dry_run: bool = True,
     ) -> ResetPlan:
-        """Put the group's positions elsewhere; ``dry_run=False`` does it.
+        """Move the group's positions; without ``dry_run=False`` it only shows what would move.
 
         ``to`` is ``"earliest"``, ``"latest"``, ``"current"``, an offset, or a ``datetime``;
         or give one of ``shift_by`` (such as -100), ``to_datetime`` (ISO 8601), ``by_duration``
         (``"PT10M"``: ten minutes back) or ``from_file`` (what a plan's ``to_csv`` wrote).
         Without a topic all topics of the group are reset. Running workers follow at their next
-        poll. What lies outside the log is clamped to it, with a warning. A group that is not
-        there yet is made by it.
+        poll. What lies outside the log is clamped to it, with a warning. A group that does not
+        exist is created.
         """
-        given: dict[str, object] = {
+        options: dict[str, object] = {
             "shift-by": shift_by,
             "to-datetime": _iso(to_datetime),
             "by-duration": _iso(by_duration),
             "from-file": None if from_file is None else read_text(from_file),
         }
-        for name, value in _target(to).items():
-            if given.get(name) is not None:
+        for name, value in _options_of(to).items():
+            if options.get(name) is not None:
                 raise InvalidRequestError("The reset says twice where to.", "Say it once.")
-            given[name] = value
-        scenario = choose_scenario(self.name, given)
-        return self.plan(scenario, topic, partitions, dry_run=dry_run)
+            options[name] = value
+        scenario = choose_scenario(self.name, options)
+        if topic is None and partitions is not None:
+            raise InvalidRequestError("Partitions were named without a topic.", "Name the topic.")
+        topics = [] if topic is None else [(topic, partitions)]
+        return self.reset_topics(scenario, topics, dry_run=dry_run)
 
-    def plan(
+    def reset_topics(
         self,
         scenario: Scenario,
-        topic: str | None = None,
-        partitions: Iterable[int] | None = None,
+        topics: Sequence[tuple[str, Iterable[int] | None]] = (),
         *,
         dry_run: bool = True,
     ) -> ResetPlan:
-        """As ``reset``, for a scenario that was parsed already."""
-        if topic is None:
-            which: list[tuple[str, Iterable[int] | None]] = []
-            if partitions is not None:
-                raise InvalidRequestError(
-                    "Partitions were named without a topic.", "Name the topic, too."
-                )
+        """As ``reset``, for several topics, each with its partitions (None: all)."""
+        targets: list[Partition] = []
+        if isinstance(scenario, FromFile):
+            scenario = _chosen_lines(scenario, topics) if topics else scenario
+            states = states_of(self._host, {line.topic for line in scenario.lines})
+        elif topics:
+            states = {topic: self._host.topic_handle(topic).state() for topic, _ in topics}
+            for topic, numbers in topics:
+                for number in range(states[topic].partitions) if numbers is None else numbers:
+                    check_partition(states[topic], number)
+                    targets.append((topic, number))
         else:
-            which = [(topic, partitions)]
-        return self.plan_many(scenario, which, dry_run=dry_run)
-
-    def plan_many(
-        self,
-        scenario: Scenario,
-        which: Sequence[tuple[str, Iterable[int] | None]] = (),
-        *,
-        dry_run: bool = True,
-    ) -> ResetPlan:
-        """As ``plan``, for several topics, each with its partitions (None: all)."""
-        table = self._host.offsets_table.look()
-        group = table.group(self.name)
-        scenario = _only(scenario, which)
-        targets, spans = self._targets(group, scenario, which)
-        found: dict[Partition, int | None] = {}
+            # A topic that is gone cannot be reset; the others can.
+            states = states_of(self._host, self._topics_with_positions())
+            targets = [*spans_of(states)]
         time_ms = target_time(scenario, self._host.env.now_ms())
-        if time_ms is not None:
-            for name, number in targets:
-                handle = self._host.topic_handle(name)
-                found[name, number] = handle.offset_for_time(number, time_ms)
-        views = {} if group.alive else self._views(spans)
-        request = ResetRequest(self.name, scenario, targets, spans, found, True, views)
+        request = ResetRequest(
+            self.name,
+            scenario,
+            tuple(targets),
+            spans_of(states),
+            {} if time_ms is None else self._offsets_at(targets, time_ms),
+            create=True,
+            views={topic: TopicView(s.partitions, s.tip) for topic, s in states.items()},
+        )
+        table = self._host.offsets_table
         if dry_run:
-            [outcome] = decide(table, [request], self._host.env.now_ms(), "").outcomes
+            [outcome] = decide(table.look(), [request], self._host.env.now_ms(), "").outcomes
             if isinstance(outcome, Refused):
                 raise outcome.error
         else:
-            [outcome] = self._host.offsets_table.accept(request)
+            [outcome] = table.accept(request)
         assert outcome.plan is not None
-        return ResetPlan(self.name, outcome.plan, executed=not dry_run, csv=_csv(outcome.plan))
+        return ResetPlan(self.name, outcome.plan, executed=not dry_run)
 
-    def _views(self, spans: Iterable[Partition]) -> dict[str, TopicView]:
-        """What a group that is made knows of its topics: partitions that are there already were
-        not added to it."""
-        views = {}
-        for topic in sorted({topic for topic, _ in spans}):
-            state = self._host.topic_handle(topic).state(fresh=False)
-            views[topic] = TopicView(state.partitions, state.tip)
-        return views
+    def _topics_with_positions(self) -> set[str]:
+        topics = {topic for topic, _ in self._state().positions}
+        if not topics:
+            raise InvalidRequestError(
+                f"The group {self.name!r} has no positions to reset.", "Name a topic."
+            )
+        return topics
 
-    def _targets(
-        self,
-        group: GroupState,
-        scenario: Scenario,
-        which: Sequence[tuple[str, Iterable[int] | None]],
-    ) -> tuple[tuple[Partition, ...], dict[Partition, OffsetSpan]]:
-        if isinstance(scenario, FromFile):
-            named = {line.topic for line in scenario.lines}
-            return (), spans_of(self._host, named)
-        if not which:
-            topics = {topic for topic, _ in group.positions}
-            if not group.alive:
-                raise unknown_group(self.name)
-            if not topics:
-                raise InvalidRequestError(
-                    f"The group {self.name!r} has no positions to reset.", "Name a topic."
-                )
-            spans = spans_of(self._host, topics)
-            # A topic that is gone cannot be reset; the others can.
-            return tuple(spans), spans
-        targets: list[Partition] = []
-        for topic, numbers in which:
-            state = self._host.topic_handle(check_name(topic)).state()
-            chosen = range(state.partitions) if numbers is None else list(numbers)
-            for number in chosen:
-                fetch.check_partition(state, number)
-                targets.append((topic, number))
-        return tuple(targets), spans_of(self._host, {topic for topic, _ in which})
+    def _offsets_at(
+        self, targets: Iterable[Partition], time_ms: int
+    ) -> dict[Partition, int | None]:
+        return {
+            (topic, number): self._host.topic_handle(topic).offset_for_time(number, time_ms)
+            for topic, number in targets
+        }
 
-    # --- taking away -----------------------------------------------------------------------
+    # --- deleting --------------------------------------------------------------------------
 
     def delete(self) -> None:
         """Drop the group with all its positions. It must have no members."""
@@ -232,7 +203,7 @@ class Group:
         self._host.offsets_table.accept(DeleteOffsetsRequest(self.name, check_name(topic), which))
 
     def remove_members(self, *names: str) -> None:
-        """Put members out: those that were killed and have no peer that would notice."""
+        """Expel members: those that were killed and have no peer that would notice."""
         group = self._state()
         unknown = [name for name in names if name not in group.members]
         if unknown:
@@ -275,15 +246,17 @@ def _members(group: GroupState) -> tuple[MemberInfo, ...]:
     )
 
 
-def _target(to: object) -> dict[str, Any]:
-    if to is None:
-        return {}
-    if isinstance(to, str) and to in ("earliest", "latest", "current"):
-        return {f"to-{to}": True}
-    if isinstance(to, int) and not isinstance(to, bool):
-        return {"to-offset": to}
-    if isinstance(to, dt.datetime):
-        return {"to-datetime": to.isoformat()}
+def _options_of(to: object) -> dict[str, object]:
+    """``to`` as the option of the command line that says the same."""
+    match to:
+        case None:
+            return {}
+        case "earliest" | "latest" | "current":
+            return {f"to-{to}": True}
+        case int() if not isinstance(to, bool):
+            return {"to-offset": to}
+        case dt.datetime():
+            return {"to-datetime": to.isoformat()}
     raise InvalidRequestError(
         f"There is no reset to {to!r}.",
         'Use "earliest", "latest", "current", an offset or a datetime; or one of shift_by, '
@@ -291,12 +264,12 @@ def _target(to: object) -> dict[str, Any]:
     )
 
 
-def _iso(given: object) -> object:
-    if isinstance(given, dt.datetime):
-        return given.isoformat()
-    if isinstance(given, dt.timedelta):
-        return f"PT{given.total_seconds():.3f}S"
-    return given
+def _iso(value: object) -> object:
+    if isinstance(value, dt.datetime):
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return f"PT{value.total_seconds():.3f}S"
+    return value
 
 
 def read_text(path: str | Path) -> str:
@@ -306,11 +279,11 @@ def read_text(path: str | Path) -> str:
         raise InvalidRequestError(f"The file {str(path)!r} does not read: {error}.") from None
 
 
-def _only(scenario: Scenario, which: Sequence[tuple[str, Iterable[int] | None]]) -> Scenario:
-    """Of a file, the lines of the topics and partitions that were named."""
-    if not isinstance(scenario, FromFile) or not which:
-        return scenario
-    chosen = {topic: None if numbers is None else set(numbers) for topic, numbers in which}
+def _chosen_lines(
+    scenario: FromFile, topics: Sequence[tuple[str, Iterable[int] | None]]
+) -> FromFile:
+    """Of a file, the lines of these topics and partitions."""
+    chosen = {topic: None if numbers is None else set(numbers) for topic, numbers in topics}
     lines = tuple(
         line
         for line in scenario.lines
@@ -322,7 +295,3 @@ def _only(scenario: Scenario, which: Sequence[tuple[str, Iterable[int] | None]])
             "The file has no line for the partitions that were named.", "Name none, or others."
         )
     return FromFile(lines)
-
-
-def _csv(plan: PlannedReset) -> str:
-    return format_plan_file(plan.offsets)

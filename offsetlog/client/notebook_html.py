@@ -11,10 +11,11 @@ from __future__ import annotations
 import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from offsetlog.client.topic import bar, table_head
 from offsetlog.core.group.lag import Lag, Total
+from offsetlog.core.group.positions_csv import format_positions
 from offsetlog.core.group.reset import Move, PlannedReset
 from offsetlog.values import TopicPartition
 
@@ -128,14 +129,20 @@ class GroupList(Sequence[str]):
     def __init__(self, infos: Sequence[GroupSummary]) -> None:
         self.infos = tuple(infos)
 
-    def __getitem__(self, i):  # type: ignore[no-untyped-def]
-        return [told.name for told in self.infos][i]
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        return [summary.name for summary in self.infos][index]
 
     def __len__(self) -> int:
         return len(self.infos)
 
     def __iter__(self) -> Iterator[str]:
-        return (told.name for told in self.infos)
+        return (summary.name for summary in self.infos)
 
     def __eq__(self, other: object) -> bool:
         return list(self) == (list(other) if isinstance(other, GroupList) else other)
@@ -147,9 +154,9 @@ class GroupList(Sequence[str]):
 
     def _repr_html_(self) -> str:
         body = "".join(
-            f"<tr><td>{html.escape(told.name)}</td><td>{told.state}</td><td>{told.members}</td>"
-            f"<td>{told.partitions}</td></tr>"
-            for told in self.infos
+            f"<tr><td>{html.escape(s.name)}</td><td>{s.state}</td><td>{s.members}</td>"
+            f"<td>{s.partitions}</td></tr>"
+            for s in self.infos
         )
         return f"<table>{table_head('group', 'state', 'members', 'partitions')}{body}</table>"
 
@@ -157,12 +164,11 @@ class GroupList(Sequence[str]):
 class ResetPlan:
     """Before and after of a reset, for each partition."""
 
-    def __init__(self, group: str, plan: PlannedReset, *, executed: bool, csv: str) -> None:
+    def __init__(self, group: str, plan: PlannedReset, *, executed: bool) -> None:
         self.group = group
         self.moves: tuple[Move, ...] = plan.moves
         self.warnings = plan.warnings
         self.executed = executed
-        self._csv = csv
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
@@ -171,9 +177,10 @@ class ResetPlan:
 
     def to_csv(self, path: str | Path | None = None) -> str:
         """The lines that ``from_file`` takes; written to ``path`` if it is given."""
+        csv = format_positions(self.offsets)
         if path is not None:
-            Path(path).write_text(self._csv, encoding="utf-8")
-        return self._csv
+            Path(path).write_text(csv, encoding="utf-8")
+        return csv
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -183,12 +190,12 @@ class ResetPlan:
         }
 
     def __repr__(self) -> str:
-        done = "done" if self.executed else "dry run"
+        mode = "done" if self.executed else "dry run"
         moves = ", ".join(
             f"{m.topic}-{m.partition}: {'-' if m.before is None else m.before} -> {m.after}"
             for m in self.moves
         )
-        return f"<reset of {self.group!r}, {done}: {moves}>"
+        return f"<reset of {self.group!r}, {mode}: {moves}>"
 
     def _repr_html_(self) -> str:
         body = "".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import warnings
 
 import pytest
@@ -132,6 +133,10 @@ def test_all_eight_ways(log, tmp_path):
     assert goes(to=7) == [7, 7]
     assert goes(shift_by=-6) == [0, 2]
     assert goes(to_datetime="2023-11-14T22:13:30Z") == [5, 5]
+    moment = dt.datetime(2023, 11, 14, 22, 13, 30, tzinfo=dt.UTC)
+    assert goes(to=moment) == goes(to_datetime=moment) == [5, 5]
+    with pytest.raises(InvalidRequestError, match="twice"):
+        goes(to=moment, to_datetime=moment)
     assert goes(by_duration="P3650D") == [0, 0]
     assert goes(by_duration="PT1S") == [10, 10]
     with pytest.raises(InvalidRequestError, match="PT"):

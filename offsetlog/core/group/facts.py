@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from math import inf
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from offsetlog.core.decode import (
     Malformed,
@@ -55,6 +55,8 @@ MAX_TEXT = 1_000_000
 
 Partition = tuple[str, int]
 """(topic, partition), as everywhere in the public surface."""
+AnyPartition = TypeVar("AnyPartition", bound=Partition)
+"""For mappings by ``Partition`` or by ``TopicPartition``."""
 
 
 class FactKind:

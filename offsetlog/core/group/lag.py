@@ -20,8 +20,8 @@ from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.state import GroupState
 
 
-class PartitionPosition(NamedTuple):
-    """What the log says of the records from a position on."""
+class Backlog(NamedTuple):
+    """The records from a position to the end of its partition."""
 
     bytes: int | None = None
     oldest_ms: int | None = None
@@ -54,7 +54,7 @@ class Total(NamedTuple):
 
 
 def reading_from(group: GroupState, spans: Mapping[Partition, OffsetSpan]) -> dict[Partition, int]:
-    """The offset in each partition whose ``PartitionPosition`` is to be found out."""
+    """The offset in each partition whose ``Backlog`` is to be found out."""
     return {
         partition: max(position.offset, spans[partition].start)
         for partition, position in sorted(group.positions.items())
@@ -65,7 +65,7 @@ def reading_from(group: GroupState, spans: Mapping[Partition, OffsetSpan]) -> di
 def group_lag(
     group: GroupState,
     spans: Mapping[Partition, OffsetSpan],
-    behind: Mapping[Partition, PartitionPosition],
+    backlogs: Mapping[Partition, Backlog],
     now_ms: int,
 ) -> tuple[Lag, ...]:
     """A line for each partition with a position, in order."""
@@ -74,8 +74,8 @@ def group_lag(
     for partition, position in sorted(group.positions.items()):
         held = group.holders.get(partition)
         member = owner.name if owner is not None else held.member if held is not None else None
-        found = spans.get(partition), behind.get(partition, PartitionPosition())
-        line = _line(partition, position.offset, *found, now_ms)
+        backlog = backlogs.get(partition, Backlog())
+        line = _line(partition, position.offset, spans.get(partition), backlog, now_ms)
         lines.append(line._replace(member=member, metadata=position.metadata))
     return tuple(lines)
 
@@ -83,37 +83,35 @@ def group_lag(
 def positions_lag(
     positions: Mapping[Partition, int],
     spans: Mapping[Partition, OffsetSpan],
-    behind: Mapping[Partition, PartitionPosition],
+    backlogs: Mapping[Partition, Backlog],
     now_ms: int,
 ) -> tuple[Lag, ...]:
     """The same for positions that belong to no group."""
     return tuple(
-        _line(
-            partition, at, spans.get(partition), behind.get(partition, PartitionPosition()), now_ms
-        )
+        _line(partition, at, spans.get(partition), backlogs.get(partition, Backlog()), now_ms)
         for partition, at in sorted(positions.items())
     )
 
 
 def _line(
-    partition: Partition, at: int, span: OffsetSpan | None, behind: PartitionPosition, now_ms: int
+    partition: Partition, at: int, span: OffsetSpan | None, backlog: Backlog, now_ms: int
 ) -> Lag:
     topic, number = partition
     if span is None:
         return Lag(topic, number, at, None, None, None, None, None, 0, False, None, "")
     start, end = span
     records = max(end - max(at, start), 0)
-    size, seconds = _depth(records, behind, now_ms)
+    size, seconds = _depth(records, backlog, now_ms)
     expired = max(min(start, end) - at, 0)
     out = not start <= at <= end
     return Lag(topic, number, at, start, end, records, size, seconds, expired, out, None, "")
 
 
-def _depth(records: int, behind: PartitionPosition, now_ms: int) -> tuple[int | None, float | None]:
+def _depth(records: int, backlog: Backlog, now_ms: int) -> tuple[int | None, float | None]:
     if records == 0:
         return 0, 0.0
-    oldest = behind.oldest_ms
-    return behind.bytes, None if oldest is None else max(now_ms - oldest, 0) / 1000
+    oldest = backlog.oldest_ms
+    return backlog.bytes, None if oldest is None else max(now_ms - oldest, 0) / 1000
 
 
 def total(lines: Iterable[Lag]) -> Total:

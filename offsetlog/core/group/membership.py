@@ -13,16 +13,14 @@ Rules of this module:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from offsetlog.core.group.facts import Fact, FactKind, Partition
+from offsetlog.core.group.facts import AnyPartition, Fact, FactKind, Partition
 from offsetlog.core.group.refusal import IgnoredReason, refusal
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.core.group.state import GroupState
 from offsetlog.errors import FencedError
-
-AnyPartition = TypeVar("AnyPartition", bound=Partition)
 
 
 class Standing(NamedTuple):

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from offsetlog.core.group.facts import Partition
+from offsetlog.core.group.facts import AnyPartition, Partition
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS, check_name
 
@@ -31,7 +31,7 @@ class PositionRow(NamedTuple):
     offset: int
 
 
-def format_plan_file(offsets: Mapping[Partition, int], group: str | None = None) -> str:
+def format_positions(offsets: Mapping[AnyPartition, int], group: str | None = None) -> str:
     """The file's text, in order of topic and partition; with ``group`` in front if given."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -41,7 +41,7 @@ def format_plan_file(offsets: Mapping[Partition, int], group: str | None = None)
     return out.getvalue()
 
 
-def parse_plan_file(text: str, group: str) -> tuple[PositionRow, ...]:
+def parse_positions(text: str, group: str) -> tuple[PositionRow, ...]:
     """The lines that are for ``group``: all those that name no group, or this one."""
     lines: dict[Partition, PositionRow] = {}
     others: set[str] = set()

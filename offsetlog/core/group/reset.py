@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from offsetlog.core.group.facts import Partition
-from offsetlog.core.group.positions_csv import PositionRow, parse_plan_file
+from offsetlog.core.group.positions_csv import PositionRow, parse_positions
 from offsetlog.core.group.state import Position
 from offsetlog.core.times import parse_datetime, parse_duration
 from offsetlog.errors import InvalidRequestError, UnknownTopicError
@@ -241,7 +241,7 @@ def choose_scenario(group: str, given: Mapping[str, object]) -> Scenario:
         case "by-duration":
             return _by_duration(str(value))
         case _:
-            return FromFile(parse_plan_file(str(value), group))
+            return FromFile(parse_positions(str(value), group))
 
 
 def _by_duration(text: str) -> ByDuration:

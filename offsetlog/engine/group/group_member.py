@@ -48,7 +48,7 @@ from offsetlog.core.group.state import GroupsState, GroupState
 from offsetlog.core.topic.plan import check_partition
 from offsetlog.engine.group.commit_queue import CommitCallback, CommitQueue
 from offsetlog.engine.group.heartbeats import Heartbeat, Heartbeats, HeartbeatTiming
-from offsetlog.engine.group.lag import TopicLookup, spans_of
+from offsetlog.engine.group.lag import TopicLookup, spans_of, states_of
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.group.polled import PolledRanges
 from offsetlog.engine.topic.chain import FolderTakenError
@@ -337,7 +337,7 @@ class GroupMember:
             return
         resets = resets_since(group, self._followed_reset)
         read = [tp for tp in self._cursor.positions if tp in resets]
-        known = spans_of(self._host, {tp.topic for tp in read})
+        known = spans_of(states_of(self._host, {tp.topic for tp in read}))
         spans = {tp: known[tp] for tp in read if tp in known}
         starts = follow_resets(group, self._followed_reset, spans, self._settings.policy)
         for tp in read:

@@ -9,13 +9,14 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from offsetlog.core.group.facts import Partition
-from offsetlog.core.group.lag import Lag, PartitionPosition, positions_lag
+from offsetlog.core.group.lag import Backlog, Lag, positions_lag
 from offsetlog.core.group.reset import OffsetSpan
-from offsetlog.core.topic import plan as fetch
+from offsetlog.core.topic.plan import estimate_bytes
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.open_topic import OpenTopic
@@ -30,43 +31,43 @@ class TopicLookup(Protocol):
     def topic_handle(self, name: str) -> OpenTopic: ...
 
 
-def spans_of(log: TopicLookup, topics: Iterable[str]) -> dict[Partition, OffsetSpan]:
-    """From where to where each partition of these topics reaches."""
-    spans = {}
+def states_of(log: TopicLookup, topics: Iterable[str]) -> dict[str, TopicState]:
+    """A fresh look at each topic; one that is gone has no state."""
+    states = {}
     for topic in sorted(topics):
-        state = _state(log, topic)
-        for partition in range(state.partitions if state is not None else 0):
-            assert state is not None
-            spans[topic, partition] = OffsetSpan(state.start(partition), state.end(partition))
-    return spans
+        with contextlib.suppress(UnknownTopicError):
+            states[topic] = log.topic_handle(topic).state()
+    return states
 
 
-def _state(log: TopicLookup, topic: str) -> TopicState | None:
-    try:
-        return log.topic_handle(topic).state()
-    except UnknownTopicError:
-        return None
+def spans_of(states: Mapping[str, TopicState]) -> dict[Partition, OffsetSpan]:
+    """From where to where each partition of these topics reaches."""
+    return {
+        (topic, number): OffsetSpan(part.start, part.end)
+        for topic, state in states.items()
+        for number, part in enumerate(state.parts[: state.partitions])
+    }
 
 
-def behind(log: TopicLookup, partition: Partition, at: int) -> PartitionPosition:
+def backlog(log: TopicLookup, partition: Partition, offset: int) -> Backlog:
     """Bytes from an offset to the end, and the timestamp of the first record there."""
     topic, number = partition
     handle = log.topic_handle(topic)
     state = handle.chain.state
     end = state.end(number)
-    size = fetch.estimate_bytes(state, number, at, end)
-    for batch in handle.reader.read(number, at, end, ("timestamp", "offset")):
+    size = estimate_bytes(state, number, offset, end)
+    for batch in handle.reader.read(number, offset, end, ("timestamp", "offset")):
         if batch.table.num_rows:
-            return PartitionPosition(size, batch.table.column("timestamp")[0].value)
-    return PartitionPosition(size)
+            return Backlog(size, batch.table.column("timestamp")[0].value)
+    return Backlog(size)
 
 
 def lag_of(log: TopicLookup, positions: Mapping[Partition, int]) -> tuple[Lag, ...]:
     """A line for each position, whoever stands there."""
-    spans = spans_of(log, {topic for topic, _ in positions})
-    found = {
-        partition: behind(log, partition, max(at, spans[partition].start))
-        for partition, at in positions.items()
-        if partition in spans and at < spans[partition].end
+    spans = spans_of(states_of(log, {topic for topic, _ in positions}))
+    backlogs = {
+        partition: backlog(log, partition, max(offset, spans[partition].start))
+        for partition, offset in positions.items()
+        if partition in spans and offset < spans[partition].end
     }
-    return positions_lag(positions, spans, found, log.env.now_ms())
+    return positions_lag(positions, spans, backlogs, log.env.now_ms())

@@ -6,7 +6,7 @@ import pytest
 
 from offsetlog.core.group.decide import Accepted, decide
 from offsetlog.core.group.facts import OffsetAndMetadata
-from offsetlog.core.group.lag import PartitionPosition, Total, group_lag, reading_from, total
+from offsetlog.core.group.lag import Backlog, Total, group_lag, reading_from, total
 from offsetlog.core.group.requests import CommitRequest, ExpireRequest
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.retention import DEFAULT_RETENTION_MS, expired_groups, is_expired
@@ -33,7 +33,7 @@ def test_the_lag_table():
     lines = group_lag(
         group,
         spans,
-        {ORDERS[0]: PartitionPosition(4700, 10_000), ORDERS[2]: PartitionPosition(900, 4_000)},
+        {ORDERS[0]: Backlog(4700, 10_000), ORDERS[2]: Backlog(900, 4_000)},
         now_ms=12_500,
     )
     assert [line.records for line in lines] == [47, 0, 90]
@@ -67,7 +67,7 @@ def test_a_topic_created_again_is_out_of_range_and_has_no_negative_lag():
 def test_a_record_from_the_future_is_no_negative_age_and_unknown_stays_unknown():
     group = committed({ORDERS[0]: 1, ORDERS[1]: 1}).group("billing")
     spans = {ORDERS[0]: OffsetSpan(0, 2), ORDERS[1]: OffsetSpan(0, 2)}
-    lines = group_lag(group, spans, {ORDERS[0]: PartitionPosition(10, 9_999)}, now_ms=5_000)
+    lines = group_lag(group, spans, {ORDERS[0]: Backlog(10, 9_999)}, now_ms=5_000)
     assert [line.seconds for line in lines] == [0.0, None]
     assert total(lines) == Total(2, None, None)
 

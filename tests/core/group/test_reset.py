@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetlog.core.group.positions_csv import PositionRow, format_plan_file, parse_plan_file
+from offsetlog.core.group.positions_csv import PositionRow, format_positions, parse_positions
 from offsetlog.core.group.reset import (
     SCENARIOS,
     ByDuration,
@@ -193,13 +193,13 @@ offsets_ = st.dictionaries(
 
 @given(offsets_, st.sampled_from([None, "billing"]))
 def test_what_is_exported_reads_back(offsets, group):
-    lines = parse_plan_file(format_plan_file(offsets, group), "billing")
+    lines = parse_positions(format_positions(offsets, group), "billing")
     assert {(line.topic, line.partition): line.offset for line in lines} == offsets
 
 
 def test_an_exported_plan_does_the_same_again():
     made = plan(ShiftBy(3))
-    lines = parse_plan_file(format_plan_file(made.offsets), "billing")
+    lines = parse_positions(format_positions(made.offsets), "billing")
     assert plan(FromFile(lines)).moves == made.moves
 
 
@@ -207,7 +207,7 @@ def test_headers_blank_lines_quotes_and_other_groups_are_understood():
     text = (
         '\ufeffgroup,topic,partition,offset\r\n\r\nbilling,"orders", 0 ,5\r\nother,orders,0,9\r\n'
     )
-    assert parse_plan_file(text, "billing") == (PositionRow(3, "orders", 0, 5),)
+    assert parse_positions(text, "billing") == (PositionRow(3, "orders", 0, 5),)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +228,12 @@ def test_headers_blank_lines_quotes_and_other_groups_are_understood():
 )
 def test_a_wrong_line_is_named_by_its_number(text, message):
     with pytest.raises(InvalidRequestError, match=message):
-        parse_plan_file(text, "billing")
+        parse_positions(text, "billing")
 
 
 @given(st.text(max_size=80))
 def test_any_text_is_lines_or_a_clear_error(text):
     try:
-        parse_plan_file(text, "billing")
+        parse_positions(text, "billing")
     except InvalidRequestError as error:
         assert "Line" in error.message or "no line" in error.message
