@@ -1,11 +1,11 @@
-"""How the readers bill orders: the rule in ``pricing.py``, and the ledger, a table of SQLite.
+"""The readers' work: the rule in ``pricing.py``, and the ledger, a table in SQLite.
 
 Invariants:
 
-1. The rule is read again for each batch, so a fix needs no restart. An invoice carries the
-   rule's version, which tells the first reading of the topic from the replay.
-2. What is billed of a partition from an offset on replaces what was billed from that same offset
-   before: a reader that died before its commit leaves nothing double.
+1. The rule is read again for each batch, so a fix needs no restart. An invoice has the rule's
+   version, which distinguishes the first reading of the topic from the replay.
+2. A batch that starts at some offset of a partition replaces an earlier one that started there: a
+   reader that died before its commit leaves no duplicates.
 3. Nothing forbids two invoices for one record: the reckoning would see them.
 """
 
@@ -38,7 +38,7 @@ CREATE INDEX IF NOT EXISTS batches ON invoices (version, partition, first);
 
 
 class Billing:
-    """The rule and the ledger that lie in a folder."""
+    """The rule and the ledger in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.rule = folder / "pricing.py"
@@ -71,7 +71,7 @@ class Billing:
             db.executemany("INSERT INTO invoices VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
 
     def invoices(self) -> dict[int, int]:
-        """How many there are, by version."""
+        """Their number, by version."""
         return dict(self._query("SELECT version, count(*) FROM invoices GROUP BY version"))
 
     def count(self, version: int) -> tuple[int, int, int, int]:
@@ -87,7 +87,7 @@ class Billing:
         return rows[0]
 
     def numbers(self, version: int, sender: str) -> set[int]:
-        """Which orders of a sender were billed."""
+        """The orders of a sender that were billed."""
         query = "SELECT DISTINCT number FROM invoices WHERE version = ? AND sender = ?"
         return {number for (number,) in self._query(query, version, sender)}
 

@@ -1,7 +1,7 @@
-"""The orders of the demo: each follows from who sent it and its number.
+"""The orders of the demo: sender and number determine each one.
 
-Invariant: what was sent, and what it is worth, can be computed again from a count alone; so the
-reckoning needs nothing that the log or Spark says.
+Invariant: what was sent, and its worth, can be computed from a count alone, so the reckoning
+depends on nothing that the log or Spark says.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GROUP = "billing"
 PARTITIONS = 4
 CUSTOMERS = 40
 FILES = "files"
-"""Who sends through Spark's sink; the shops are called shop-1, shop-2 ..."""
+"""The sender through Spark's sink; the shops are called shop-1, shop-2 ..."""
 BATCH = 50
 """Orders in a batch of a shop."""
 

@@ -1,10 +1,10 @@
-"""A process of the demo: started, asked, killed and ended.
+"""A process of the demo.
 
 Invariants:
 
-1. Each has a process group of its own: Ctrl-C is for the demo, which then ends its processes.
-2. It ends when its stdin does, so that none outlives a demo that was killed itself.
-3. What it logs goes to a file; only a failure shows the end of that.
+1. Each has a process group of its own: Ctrl-C reaches the demo, which then ends its processes.
+2. It ends when its stdin does, so that it does not outlive a demo that was killed.
+3. Its log goes to a file; only a failure shows the end of it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 
 LOG_LINES = 30
-"""How much of a log is shown."""
+"""Lines of a log that a failure shows."""
 
 
 class DemoFailed(Exception):
-    """The story could not be told to its end. ``log``: what the program at fault wrote last."""
+    """The story could not be played to its end. ``log``: the last lines of the program at fault."""
 
     def __init__(self, text: str, log: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -31,7 +31,7 @@ class DemoFailed(Exception):
 
 
 class Program:
-    """``python -m offsetlog.demo.<module> FOLDER NAME``, as often as it is started."""
+    """``python -m offsetlog.demo.<module> FOLDER NAME``; it can be restarted."""
 
     def __init__(self, module: str, name: str, folder: Path) -> None:
         self.name = name
@@ -42,7 +42,7 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self, state: str = "running", answers: bool = False, **environment: str) -> None:
-        """Start it, for the first time or again."""
+        """Start it, or restart it."""
         self.kill()
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
@@ -58,13 +58,13 @@ class Program:
             self._process.stdin.flush()
 
     def answer(self) -> str:
-        """A line; empty if it died before that was complete."""
+        """A line of its stdout; empty if it died before the line was complete."""
         assert self._process is not None and self._process.stdout is not None
         line = self._process.stdout.readline()
         return line if line.endswith("\n") else ""
 
     def kill(self, state: str = "KILLED") -> None:
-        """SIGKILL, for it and for whatever it started; nothing of it is left."""
+        """SIGKILL it with everything that it started."""
         process, self._process, self.state = self._process, None, state
         if process is not None:
             with suppress(ProcessLookupError):
@@ -86,20 +86,20 @@ class Program:
         self.kill(f"failed ({status})" if status != 0 else "ended")
 
     def check(self) -> None:
-        """An error if it ended though nobody ended it."""
+        """An error if it ended by itself."""
         status = self._process.poll() if self._process is not None else None
         if status is not None and self.state in ("starting", "running"):
             raise DemoFailed(f"{self.name} ended with status {status}.", self.log())
 
     def log(self) -> list[str]:
-        """The end of what it wrote."""
+        """The last lines that it wrote."""
         if not self._log.exists():
             return []
         return self._log.read_text(errors="replace").splitlines()[-LOG_LINES:]
 
 
 def when_stdin_ends(callback: Callable[[], object]) -> None:
-    """For the programs themselves."""
+    """Called by the programs themselves."""
 
     def wait() -> None:
         sys.stdin.read()

@@ -1,10 +1,10 @@
-"""Who reads: the two casts of the story. Both are the group ``billing``.
+"""The readers, with Spark and without. Both read as the group ``billing``.
 
 Invariants:
 
-1. Readers are real processes, and the kill is a real SIGKILL, with no warning.
-2. Workers: nobody tells the survivor. It learns of the kill by itself, as heartbeats are missing.
-3. Spark: the same program is started again, and goes on from its checkpoints.
+1. Readers are real processes, and the kill is a real SIGKILL, without warning.
+2. Workers: the survivor learns of the kill by itself, from missing heartbeats.
+3. Spark: the same program is restarted, and continues from its checkpoints.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from offsetlog.demo.program import DemoFailed, Program
 from offsetlog.demo.worker import SESSION_MS
 
 TRIES = 2
-"""How often Spark may fail to start. It gives a Python worker ten seconds to start, which a busy
-machine may not keep."""
+"""How often Spark may fail to start: a busy machine may need more than the ten seconds that Spark
+gives a Python worker."""
 
 
 class Readers:
     victim: str
-    """Who is to be killed."""
+    """What is killed, in words."""
     outage: str
-    """What that means."""
+    """What follows, in words."""
 
     def __init__(self, *programs: Program) -> None:
         self.programs = programs
         self.at_work = False
-        """Whether everybody who is alive reads, and so every partition is read."""
+        """Whether every program that is alive reads, so that every partition is read."""
         self.seconds = 0.0
-        """From the kill until that was so again; 0 if it was not."""
+        """From the kill until ``at_work`` was true again; 0 if it never was."""
         self._killed_at = 0.0
 
     def start(self) -> str:
-        """Begin to read; what to say about it."""
+        """Begin to read; the text to show."""
         raise NotImplementedError
 
     def kill(self) -> None:
@@ -45,12 +45,12 @@ class Readers:
         self._killed_at = time.monotonic()
 
     def restart(self) -> str:
-        """Start again what does not go on by itself; what to say about it."""
+        """Restart what does not recover by itself; the text to show."""
         return ""
 
     def observe(self, holders: set[str], billed: int) -> None:
-        """See who holds the partitions, and how many invoices there are; an error if somebody is
-        not at work who should be."""
+        """Note the holders of partitions and the number of invoices; an error if a program is not
+        running that should be."""
         for program in self.programs:
             program.check()
         self.at_work = self.all_read(holders)
@@ -61,7 +61,7 @@ class Readers:
         raise NotImplementedError
 
     def recovery(self) -> tuple[bool, str]:
-        """Whether the group went on after the kill, and how."""
+        """Whether the group recovered from the kill, and how."""
         raise NotImplementedError
 
 
@@ -69,7 +69,7 @@ class Workers(Readers):
     """Without Spark: two processes in plain Python share the partitions."""
 
     victim = "a worker"
-    outage = "The other worker misses its heartbeats, and takes over."
+    outage = "The other worker notices the missing heartbeats, and takes over."
 
     def __init__(self, folder: Path) -> None:
         super().__init__(*(Program("worker", f"worker-{n}", folder) for n in (1, 2)))
@@ -110,7 +110,7 @@ class SparkQueries(Readers):
         )
 
     def restart(self) -> str:
-        return f"The same Spark program is started again (process {self._start()})."
+        return f"The same Spark program is restarted (process {self._start()})."
 
     def _start(self) -> int:
         self._billed_before = self._billed
@@ -133,5 +133,5 @@ class SparkQueries(Readers):
         return self._driver.state == "running"
 
     def recovery(self) -> tuple[bool, str]:
-        text = f"Spark went on from its checkpoints {self.seconds:.1f} s after the kill"
+        text = f"Spark continued from its checkpoints {self.seconds:.1f} s after the kill"
         return self.seconds > 0, text if self.seconds else "Spark did not come back"

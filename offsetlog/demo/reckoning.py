@@ -1,6 +1,6 @@
-"""What became of each order, and whether each promise was kept.
+"""The count of every order, and whether each promise was kept.
 
-Invariant: it reads the log afresh, and believes nothing but what the senders counted.
+Invariant: it opens the log again, and trusts nothing but what the senders counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Finding(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """A reading of the whole topic: what was billed, beside what was sent."""
+    """A reading of the whole topic: what was billed, compared with what was sent."""
 
     name: str
     sent: int
@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 def take_reading(stage: Stage, name: str, version: int) -> Reading:
-    """What the rule of this version billed."""
+    """The invoices of one version of the rule."""
     missing = cents = 0
     for sender in stage.senders:
         missing += len(set(range(sender.sent)) - stage.billing.numbers(version, sender.name))
@@ -68,7 +68,7 @@ def findings(stage: Stage, first: Reading, replay: Reading) -> list[Finding]:
         _acknowledged(stage, stored),
         _tailed(stage, stored),
         _shops(stage),
-        Finding("The group went on after the kill", in_time, recovery),
+        Finding("The group recovered from the kill", in_time, recovery),
         Finding("The group has read everything", lag == 0, f"lag {lag}"),
         Finding("verify finds no fault", not faults, "; ".join(faults[:3]) or "all files read"),
     ]
@@ -77,7 +77,7 @@ def findings(stage: Stage, first: Reading, replay: Reading) -> list[Finding]:
 def _whole(reading: Reading, stored: int) -> Finding:
     numbers = {reading.sent, stored, reading.invoices, reading.places, reading.orders}
     return Finding(
-        f"The {reading.name} lost and doubled nothing",
+        f"The {reading.name} lost and duplicated nothing",
         len(numbers) == 1 and reading.sent > 0 and reading.missing == 0,
         f"{reading.sent:,} sent, {stored:,} stored, {reading.invoices:,} billed, "
         f"{reading.missing} missing, {reading.twice} twice",

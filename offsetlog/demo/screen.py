@@ -1,10 +1,10 @@
-"""How the demo looks: chapters, and a live table of the group's lag.
+"""What the demo shows: chapters, and a live table of the group's lag.
 
 Invariants:
 
-1. It only looks: nothing of the story depends on who watches.
-2. Where stdout is no terminal there are plain lines, one in three seconds at most.
-3. The tables fit into 80 columns; where there is room they stand side by side.
+1. The story does not depend on the screen.
+2. Where stdout is no terminal it prints plain lines, at most one in three seconds.
+3. The tables fit into 80 columns; where there is room they are side by side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from offsetlog.demo.program import DemoFailed
-from offsetlog.demo.stage import Look, Stage
+from offsetlog.demo.stage import Stage, Status
 
 WIDTH = 79
 SIDE_BY_SIDE = 120
@@ -52,19 +52,19 @@ class Lines:
         self.echo(textwrap.fill(text, WIDTH))
 
     def watch(
-        self, stage: Stage, event: str, reached: Callable[[Look], bool], limit: float
+        self, stage: Stage, event: str, reached: Callable[[Status], bool], limit: float
     ) -> None:
-        """Show how things stand until something is so."""
+        """Show the status until a condition is reached."""
         ends_at = time.monotonic() + limit
         shown_at = float("-inf")
         with self._view() as show:
             while True:
-                look = stage.look()
-                over = reached(look)
-                if over or time.monotonic() - shown_at >= self.interval:
-                    show(look)
+                status = stage.status()
+                ended = reached(status)
+                if ended or time.monotonic() - shown_at >= self.interval:
+                    show(status)
                     shown_at = time.monotonic()
-                if over:
+                if ended:
                     return
                 if time.monotonic() > ends_at:
                     log = [line for one in stage.readers.programs for line in one.log()]
@@ -72,8 +72,10 @@ class Lines:
                 time.sleep(STEP)
 
     @contextmanager
-    def _view(self) -> Iterator[Callable[[Look], None]]:
-        yield lambda look: self.echo(f"[{look.elapsed:5.1f} s] lag {look.lag:7,}, {status(look)}")
+    def _view(self) -> Iterator[Callable[[Status], None]]:
+        yield lambda status: self.echo(
+            f"[{status.elapsed:5.1f} s] lag {status.lag:7,}, {status_line(status)}"
+        )
 
 
 class Screen(Lines):
@@ -91,51 +93,51 @@ class Screen(Lines):
         self._console.print(Text(title, "bold cyan"))
 
     @contextmanager
-    def _view(self) -> Iterator[Callable[[Look], None]]:
+    def _view(self) -> Iterator[Callable[[Status], None]]:
         with Live(console=self._console, refresh_per_second=8) as live:
-            yield lambda look: live.update(self._picture(look))
+            yield lambda status: live.update(self._picture(status))
 
-    def _picture(self, look: Look) -> Group:
-        partitions, players = self._partitions(look), _players(look)
-        state = Text(f"{look.elapsed:.0f} s: {status(look)}")
+    def _picture(self, status: Status) -> Group:
+        partitions, programs = self._partitions(status), _programs(status)
+        state = Text(f"{status.elapsed:.0f} s: {status_line(status)}")
         state.highlight_words(["KILLED"], STYLES["KILLED"])
         if self._console.width < SIDE_BY_SIDE:
-            return Group(partitions, players, state)
+            return Group(partitions, programs, state)
         beside = Table.grid(padding=(0, 3))
-        beside.add_row(partitions, players)
+        beside.add_row(partitions, programs)
         return Group(beside, state)
 
-    def _partitions(self, look: Look) -> Table:
-        self._highest = max(self._highest, *(line.lag for line in look.partitions))
+    def _partitions(self, status: Status) -> Table:
+        self._highest = max(self._highest, *(line.lag for line in status.partitions))
         table = Table("PARTITION", box=box.SIMPLE_HEAD, pad_edge=False)
         for name in ("END", "COMMITTED", "LAG"):
             table.add_column(name, justify="right", min_width=7)
         table.add_column("", min_width=BAR)
         table.add_column("READ BY", min_width=8, max_width=16, no_wrap=True)
-        for line in look.partitions:
+        for line in status.partitions:
             bar = Text("━" * (BAR * line.lag // self._highest), "yellow")
             numbers = (f"{number:,}" for number in (line.end, line.committed, line.lag))
             table.add_row(str(line.number), *numbers, bar, line.reader or "-")
-        table.add_row("all", f"{look.stored:,}", "", Text(f"{look.lag:,}", "bold"))
+        table.add_row("all", f"{status.stored:,}", "", Text(f"{status.lag:,}", "bold"))
         return table
 
 
-def _players(look: Look) -> Table:
+def _programs(status: Status) -> Table:
     table = Table("PROGRAM", "PID", box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("STATE", min_width=11)
     table.add_column("SENT", min_width=7, justify="right")
-    for player in look.players:
-        state = Text(player.state, STYLES.get(player.state, ""))
-        sent = "" if player.sent is None else f"{player.sent:,}"
-        table.add_row(player.name, str(player.pid or ""), state, sent)
+    for program in status.programs:
+        state = Text(program.state, STYLES.get(program.state, ""))
+        sent = "" if program.sent is None else f"{program.sent:,}"
+        table.add_row(program.name, str(program.pid or ""), state, sent)
     return table
 
 
-def status(look: Look) -> str:
-    counts = f"sent {look.sent:,}, stored {look.stored:,}, billed {look.billed:,}"
-    if look.latency_ms is not None:
-        counts += f", tail {look.latency_ms} ms"
-    away = (f"{one.name} {one.state}" for one in look.players if one.state in AWAY)
+def status_line(status: Status) -> str:
+    counts = f"sent {status.sent:,}, stored {status.stored:,}, billed {status.billed:,}"
+    if status.latency_ms is not None:
+        counts += f", tail {status.latency_ms} ms"
+    away = (f"{one.name} {one.state}" for one in status.programs if one.state in AWAY)
     return ", ".join([counts, *away])
 
 

@@ -1,11 +1,11 @@
-"""Who sends orders: shops, each a process of plain Python, and a folder that gets JSON files.
+"""The senders of orders: shops, each a process in plain Python, and a folder with JSON files.
 
 Invariants:
 
-1. An order of a shop counts as sent when its record was acknowledged; a file, when it is there
-   under its name, whole.
-2. They send until they are ended, and finish what they have begun. While too much waits to be
-   read they make a pause, so that the story is as long on a slow machine.
+1. An order of a shop counts as sent when its record was acknowledged; a file, when it is complete
+   under its name.
+2. They send until they are ended, and finish what they have begun. They pause while too many
+   orders wait to be read, so that the story takes no longer on a slow machine.
 3. A shop that was killed sends the batch that was not acknowledged again, under its number.
 """
 
@@ -24,13 +24,13 @@ FILE_ORDERS = 500
 
 
 class Sender(threading.Thread):
-    """Sends a batch now and then."""
+    """Sends a batch, then pauses."""
 
     pause: float
     program: Program | None = None
     pid = 0
     state = "running"
-    """As of a program, where there is none."""
+    """In the words of a program's state, if there is no program."""
 
     def __init__(self, name: str, busy: Callable[[], bool]) -> None:
         super().__init__(name=name, daemon=True)
@@ -58,7 +58,7 @@ class Sender(threading.Thread):
         raise NotImplementedError
 
     def end(self, at_once: bool = False) -> None:
-        """Finish what was begun; or leave nothing behind, whatever happened."""
+        """Finish what was begun; or, ``at_once``, kill the program first."""
         self._ending.set()
         if at_once and self.program is not None:
             self.program.kill()

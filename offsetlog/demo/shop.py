@@ -2,8 +2,8 @@
 
 Invariants:
 
-1. A line on stdin asks for a batch: its number, and the timestamp of its records. All of the batch
-   follows from the two, so a batch that is sent again after a crash is the same batch.
+1. A line on stdin asks for a batch: its number, and the timestamp of its records. Both determine
+   the whole batch, so a batch that is sent again after a crash is the same batch.
 2. The number is the batch's sequence under the shop's ``app_id``: sent again, it counts once.
 3. A line is printed only for a batch that was acknowledged: partition and offset of each record.
 """

@@ -1,10 +1,10 @@
 """The demo's Spark program: ``python -m offsetlog.demo.spark_queries FOLDER``.
 
-One query streams JSON files into the topic. Another streams the topic out of it again, as the
-group ``billing``, and bills each order.
+One query streams JSON files into the topic. Another one reads the topic as the group ``billing``,
+and bills each order.
 
 Invariant: it is a program as a user would write it. It knows nothing of the crash to come, and is
-started again with the same words.
+restarted by the same command.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.local.dir": str(folder / "spark"),
         "spark.sql.warehouse.dir": str(folder / "spark" / "warehouse"),
-        # The path of a socket is short, or it does not work.
+        # The path of a socket must be short.
         "spark.python.unix.domain.socket.dir": sockets if len(sockets) < 60 else "/tmp",
         "spark.driver.memory": "1g",
-        # A short life: compile less, start sooner.
+        # It runs only briefly: compile less, start sooner.
         "spark.driver.extraJavaOptions": f"{java} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
 
@@ -96,7 +96,7 @@ def main(folder: Path) -> None:
     )
     queries = [write_orders(spark, folder), bill_orders(spark, folder)]
     when_stdin_ends(lambda: [query.stop() for query in queries])
-    # A query that failed raises here, and ends the program.
+    # Raises if a query failed, and ends the program.
     spark.streams.awaitAnyTermination()
     for query in queries:
         query.awaitTermination()

@@ -1,8 +1,8 @@
-"""Everybody who takes part in the story, and how things stand.
+"""All programs of the story, and their status.
 
 Invariants:
 
-1. What was sent is known from the senders alone; the reckoning holds everything against that.
+1. What was sent is known from the senders alone; the reckoning compares everything with it.
 2. Whatever happens, ``stop`` leaves no process behind.
 """
 
@@ -25,36 +25,36 @@ BACKLOG = 20_000
 """Orders that may wait to be billed while more are sent."""
 
 
-class Partition(NamedTuple):
-    """How the group stands in a partition."""
+class PartitionStatus(NamedTuple):
+    """The group's position in a partition."""
 
     number: int
     end: int
     committed: int
     lag: int
     reader: str
-    """Who holds it, as the group says; empty if nobody does."""
+    """The member that holds it; empty if none does."""
 
 
-class Player(NamedTuple):
-    """Somebody who sends or reads."""
+class ProgramStatus(NamedTuple):
+    """A program that sends or reads."""
 
     name: str
     pid: int
-    """0: the demo itself does it."""
+    """0: it is a thread of the demo itself."""
     state: str
     sent: int | None = None
 
 
-class Look(NamedTuple):
-    """How things stand at a moment."""
+class Status(NamedTuple):
+    """The numbers of one moment."""
 
     elapsed: float
     sent: int
-    partitions: tuple[Partition, ...]
+    partitions: tuple[PartitionStatus, ...]
     invoices: dict[int, int]
     """By version of the rule."""
-    players: tuple[Player, ...]
+    programs: tuple[ProgramStatus, ...]
     latency_ms: int | None
 
     @property
@@ -102,23 +102,23 @@ class Stage:
     def _busy(self) -> bool:
         return self.sent - self._billed > BACKLOG
 
-    def look(self) -> Look:
-        """How things stand; an error if somebody is not at work who should be."""
+    def status(self) -> Status:
+        """The present numbers; an error if a program is not running that should be."""
         for sender in self.senders:
             if sender.failure is not None:
                 raise sender.failure
         sent, partitions, invoices = self.sent, self._partitions(), self.billing.invoices()
         self._billed = sum(invoices.values())
         self.readers.observe({partition.reader for partition in partitions}, self._billed)
-        players = []
+        programs = []
         for sender in self.senders:
             process = sender.program or sender
-            players.append(Player(sender.name, process.pid, process.state, sender.sent))
-        players += [Player(one.name, one.pid, one.state) for one in self.readers.programs]
+            programs.append(ProgramStatus(sender.name, process.pid, process.state, sender.sent))
+        programs += [ProgramStatus(one.name, one.pid, one.state) for one in self.readers.programs]
         latency = self.tail.latency_ms()
-        return Look(self.elapsed, sent, partitions, invoices, tuple(players), latency)
+        return Status(self.elapsed, sent, partitions, invoices, tuple(programs), latency)
 
-    def _partitions(self) -> tuple[Partition, ...]:
+    def _partitions(self) -> tuple[PartitionStatus, ...]:
         lines = {}
         with suppress(offsetlog.InvalidRequestError):  # before the group is there
             lines = {line.partition: line for line in self.log.group(GROUP).describe().partitions}
@@ -126,9 +126,9 @@ class Stage:
         for number, end in sorted(self.log.topic(TOPIC).end_offsets().items()):
             line = lines.get(number)
             committed = line.committed if line else 0
-            # A member's name begins with its client's; who and where it is, and an id, follow.
+            # A member's name begins with its client's; user, host and an id follow.
             reader = re.sub(r"-([^-]*@.*|[0-9a-f]{8,})$", "", (line and line.member) or "")
-            partitions.append(Partition(number, end, committed, end - committed, reader))
+            partitions.append(PartitionStatus(number, end, committed, end - committed, reader))
         return tuple(partitions)
 
     def start(self) -> None:
@@ -138,13 +138,13 @@ class Stage:
             sender.start()
 
     def end(self) -> None:
-        """The story is over: everybody finishes."""
+        """Let all programs finish."""
         for program in self.readers.programs:
             program.end()
         self.tail.end()
 
     def stop(self) -> None:
-        """Leave nothing behind, whatever happened."""
+        """End everything at once, whatever happened."""
         for program in self.readers.programs:
             program.kill()
         for sender in self.senders:

@@ -12,13 +12,13 @@ from offsetlog.demo.billing import RIGHT, WRONG
 from offsetlog.demo.orders import GROUP, PARTITIONS, TOPIC
 from offsetlog.demo.reckoning import Finding, Reading, findings, money, take_reading
 from offsetlog.demo.screen import Lines, screen_for
-from offsetlog.demo.stage import Look, Stage
+from offsetlog.demo.stage import Stage, Status
 
 LIMIT = 420.0
-"""Seconds that one step may take on a machine that is busy with other things."""
+"""Seconds that one step may take on a busy machine."""
 FILES = (
     (f"{TOPIC}/_log/*/*.parquet", "the chain: {} entries"),
-    (f"{TOPIC}/_snapshot/*.parquet", "stored states, so that opening is quick: {}"),
+    (f"{TOPIC}/_snapshot/*.parquet", "snapshots, so that opening is fast: {}"),
     (f"{TOPIC}/partition=*/*.parquet", "segments of larger batches: {}"),
     ("__consumer_offsets/_delta_log/*.json", "the groups' Delta table: {} versions"),
 )
@@ -27,7 +27,7 @@ FILES = (
 def play(
     folder: Path, *, shops: int, with_spark: bool, seconds: float, as_json: bool
 ) -> list[Finding]:
-    """Tell the story; no process is left behind, whatever happens."""
+    """Play the story; no process is left behind, whatever happens."""
     stage = Stage(folder, shops, with_spark)
     try:
         return Story(stage, screen_for(as_json), seconds).tell()
@@ -42,7 +42,7 @@ class Story:
         self._seconds = seconds
 
     def tell(self) -> list[Finding]:
-        """Everything, in order; what was found."""
+        """Play all chapters; the findings."""
         self._stream()
         self._crash()
         first = self._count()
@@ -53,17 +53,17 @@ class Story:
         self._where()
         return findings(self._stage, first, replay)
 
-    def _watch(self, event: str, reached: Callable[[Look], bool], share: float = 0.0) -> None:
-        """Until something is so, and this share of the time for sending has passed since then."""
+    def _watch(self, event: str, reached: Callable[[Status], bool], share: float = 0.0) -> None:
+        """Until a condition is reached, and this share of the time for sending has passed since."""
         seconds, since = share * self._seconds, float("inf")
 
-        def over(look: Look) -> bool:
+        def ended(status: Status) -> bool:
             nonlocal since
-            if reached(look):
-                since = min(since, look.elapsed)
-            return look.elapsed >= since + seconds
+            if reached(status):
+                since = min(since, status.elapsed)
+            return status.elapsed >= since + seconds
 
-        self._screen.watch(self._stage, event, over, LIMIT + 3 * self._seconds)
+        self._screen.watch(self._stage, event, ended, LIMIT + 3 * self._seconds)
 
     def _stream(self) -> None:
         stage, screen = self._stage, self._screen
@@ -74,11 +74,11 @@ class Story:
             f"{len(stage.shops)} producer processes in plain Python, the shops, send orders. "
             "Nobody reads yet, and the lag grows."
         )
-        self._watch("an order of each shop", lambda look: all(s.sent for s in stage.shops), 0.15)
+        self._watch("an order of each shop", lambda status: all(s.sent for s in stage.shops), 0.15)
         screen.chapter("2. A group reads, and its lag goes down")
         screen.say(stage.readers.start())
         self._watch(
-            "the first invoice", lambda look: look.billed > 0 and stage.readers.at_work, 0.4
+            "the first invoice", lambda status: status.billed > 0 and stage.readers.at_work, 0.4
         )
 
     def _crash(self) -> None:
@@ -91,26 +91,26 @@ class Story:
             f"{shop.name} had {shop.killed_after:,} orders acknowledged, and had begun another "
             f"batch. {readers.outage}"
         )
-        self._watch("the outage", lambda look: True, 0.2)
+        self._watch("the outage", lambda status: True, 0.2)
         shop.restart()
         screen.say(
-            f"{shop.name} is started again (process {shop.program.pid}). It sends that batch under "
-            f"the same number: if it had landed, it counts once. {readers.restart()}"
+            f"{shop.name} is restarted (process {shop.program.pid}). It sends that batch under "
+            f"the same number again: if it had landed, it counts once. {readers.restart()}"
         )
         self._watch(
-            "the recovery", lambda look: readers.at_work and shop.sent > shop.killed_after, 0.2
+            "the recovery", lambda status: readers.at_work and shop.sent > shop.killed_after, 0.2
         )
         for sender in stage.senders:
             sender.end()
-        screen.say(f"{readers.recovery()[1]}. Nobody sends any more; what is left is read.")
-        self._watch("a lag of 0", lambda look: look.all_read)
+        screen.say(f"{readers.recovery()[1]}. The senders stop, and the rest is read.")
+        self._watch("a lag of 0", lambda status: status.all_read)
 
     def _count(self) -> Reading:
-        self._screen.chapter("4. Was anything lost or doubled? Count")
+        self._screen.chapter("4. Was anything lost or duplicated? The count")
         reading = take_reading(self._stage, "first reading", 1)
         self._show(reading)
         if reading.missing == reading.twice == 0 and reading.cents != reading.worth:
-            self._screen.say("Nothing is lost or doubled. But the sum is wrong: a bug.")
+            self._screen.say("Nothing is lost or duplicated. But the sum is wrong: a bug.")
         return reading
 
     def _replay(self) -> Reading:
@@ -120,22 +120,22 @@ class Story:
         for line in list(changes)[3:]:
             screen.echo(f"{line[0]} {line[1:]}".rstrip())
         stage.billing.rule.write_text(RIGHT)
-        screen.say("It is fixed. The orders must be billed again, so the group is reset:")
+        screen.say("It is fixed. All orders must be billed again, so the group is reset:")
         screen.echo(
             f"  offsetlog --root {shlex.quote(stage.root)} \\\n"
             f"    groups reset {GROUP} --topic {TOPIC} --to-earliest --execute"
         )
         for move in stage.log.group(GROUP).reset(TOPIC, to="earliest", dry_run=False).moves:
             screen.echo(f"  {move.topic}-{move.partition}: {move.before} -> {move.after}")
-        screen.say("Nothing was stopped: the readers go back to the beginning by themselves.")
+        screen.say("Nothing is stopped: the readers go back to the beginning by themselves.")
         self._watch(
             "the end of the replay",
-            lambda look: look.invoices.get(2, 0) >= look.stored and look.all_read,
+            lambda status: status.invoices.get(2, 0) >= status.stored and status.all_read,
         )
         return take_reading(stage, "replay", 2)
 
     def _show(self, *readings: Reading) -> None:
-        """A count, before the viewer's eyes."""
+        """Show a count."""
         names = (
             "", "orders sent", "invoices", "distinct (partition, offset)", "orders missing",
             "orders twice", "the orders are worth", "the invoices say",
@@ -151,7 +151,7 @@ class Story:
             self._screen.echo(f"  {name:30}" + "".join(f"{value:>18}" for value in values))
 
     def _where(self) -> None:
-        self._screen.chapter("7. Where it all is: files, and nothing else")
+        self._screen.chapter("7. What is stored: only files")
         root = Path(self._stage.root)
         for pattern, meaning in FILES:
             paths = sorted(root.glob(pattern))
@@ -159,6 +159,4 @@ class Story:
                 path = re.sub(r"(-[0-9a-f]{4})[0-9a-f]{28}", r"\1...", str(paths[-1]))
                 path = path.removeprefix(f"{root}/")
                 self._screen.echo(f"{meaning.format(len(paths))}, such as\n  {path}")
-        self._screen.say(
-            "'offsetlog demo --keep' leaves them there; 'offsetlog verify' checks them."
-        )
+        self._screen.say("'offsetlog demo --keep' keeps them; 'offsetlog verify' checks them.")

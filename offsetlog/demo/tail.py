@@ -1,4 +1,4 @@
-"""A consumer with no group, which follows the topic while it grows."""
+"""A consumer without a group that follows the topic as it grows."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Tail(threading.Thread):
                     return
 
     def latency_ms(self) -> int | None:
-        """The median from send to here."""
+        """The median time from ``send`` to here."""
         recent = sorted(self._latencies)
         return recent[len(recent) // 2] if recent else None
 
     def end(self) -> None:
-        """Read what is left, then stop."""
+        """Read the rest, then stop."""
         self._ending.set()
         if self.is_alive():
             self.join(30)

@@ -4,8 +4,8 @@
 Invariants:
 
 1. What a poll returned is committed once it is billed, before the next poll.
-2. It knows nothing of the crash, nor of the reset: both are the group's business.
-3. It takes its time, so that a viewer sees the lag go down.
+2. It knows nothing of the crash or the reset: the group handles both.
+3. It pauses between batches, so that a viewer sees the lag go down.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main(folder: str, name: str) -> None:
             try:
                 consumer.commit()
             except offsetlog.FencedError:
-                continue  # It was taken for dead; whoever holds the partitions now bills these.
+                continue  # It was expelled; the new owners of its partitions bill these.
             ending.wait(PAUSE)
 
 

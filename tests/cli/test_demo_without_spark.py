@@ -204,7 +204,7 @@ def test_an_order_that_is_billed_twice(stage):
     stage.billing.bill([last])
     assert take_reading(stage, "replay", 2).twice == 1
     assert broken(stage) == [
-        "The replay lost and doubled nothing",
+        "The replay lost and duplicated nothing",
         "The first sum was wrong, the replay's is right",
     ]
 
@@ -213,13 +213,13 @@ def test_an_order_that_is_not_billed(stage):
     partition = [record for record in stage.records if record[0] == 0]
     stage.billing.bill(partition[:-1])
     assert take_reading(stage, "replay", 2).missing == 1
-    assert "The replay lost and doubled nothing" in broken(stage)
+    assert "The replay lost and duplicated nothing" in broken(stage)
 
 
 def test_an_order_at_the_place_of_another(stage):
     partition = [record for record in stage.records if record[0] == 0]
     stage.billing.bill([*partition[:-1], (*partition[-1][:2], partition[0][2])])
-    assert "The replay lost and doubled nothing" in broken(stage)
+    assert "The replay lost and duplicated nothing" in broken(stage)
 
 
 def test_an_order_that_is_lost(stage):
@@ -233,8 +233,8 @@ def test_an_order_that_is_stored_twice(stage):
     with stage.log.producer() as producer:
         producer.send(TOPIC, stage.records[0][2]).result()
     assert broken(stage) == [
-        "The first reading lost and doubled nothing",
-        "The replay lost and doubled nothing",
+        "The first reading lost and duplicated nothing",
+        "The replay lost and duplicated nothing",
         "Each acknowledged order is at its offset, once",
         "The live tail saw all of them, in order",
         "The group has read everything",
@@ -254,7 +254,7 @@ def test_a_shop_that_failed(stage):
 @pytest.mark.parametrize("seconds", [0.0, 60.0])
 def test_a_group_that_did_not_go_on(seconds, stage):
     stage.readers.seconds = seconds
-    assert broken(stage) == ["The group went on after the kill"]
+    assert broken(stage) == ["The group recovered from the kill"]
 
 
 def test_a_log_that_is_damaged(stage):
