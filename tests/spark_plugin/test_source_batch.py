@@ -240,14 +240,15 @@ def test_fewer_columns_are_fewer_bytes(log: Any, root: Path, wide: int) -> None:
     from pyspark_offsetlog.options.spec import LogAddress
     from pyspark_offsetlog.schema import source_schema
     from pyspark_offsetlog.source.offsets import OffsetRange
-    from pyspark_offsetlog.source.read_tasks import LogPartition, PlannedRange, read, target_of
+    from pyspark_offsetlog.source.read_tasks import LogPartition, PlannedRange, read
+    from pyspark_offsetlog.source.to_spark import output_columns
 
     work = LogPartition(LogAddress(str(root)), (PlannedRange(OffsetRange("wide", 0, 0, 40)),))
     full = source_schema(False)
     few = type(full)([full["key"], full["offset"], full["timestamp"]])
     handed = []
     for schema in (full, few):
-        batches = list(read(work, target_of(schema)))
+        batches = list(read(work, output_columns(schema)))
         assert sum(batch.num_rows for batch in batches) == 40
         handed.append(sum(batch.nbytes for batch in batches))
     assert handed[0] > 40 * 20_000

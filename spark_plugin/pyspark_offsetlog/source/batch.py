@@ -27,14 +27,13 @@ from pyspark_offsetlog.source.filters import Narrowed, narrow
 from pyspark_offsetlog.source.offsets import OffsetRange, Positions, split_ranges
 from pyspark_offsetlog.source.read_tasks import (
     LogPartition,
-    plan_work,
+    plan_ranges,
+    plan_tasks,
     read,
-    send_entries,
-    target_of,
-    tasks_of,
 )
 from pyspark_offsetlog.source.starting_offsets import resolve
 from pyspark_offsetlog.source.subscription import SubscribedTopics
+from pyspark_offsetlog.source.to_spark import output_columns
 
 KEPT_APART = hasattr(DataSourceReader, "pushLimit")
 """Whether Spark keeps what the filters of one scan left apart from other scans of the same frame.
@@ -79,14 +78,14 @@ class OffsetLogReader(PickledWithReason, DataSourceReader):
         ranges = _ranges(options, begin, end)
         ranges = self._narrowed.apply(log, ranges)
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)
-        work = plan_work(log, ranges)
-        out = tasks_of(place, work, options.shares_out, options.fail_on_data_loss)
-        send_entries(log, out)
-        return out or [LogPartition(place, ())]
+        work = plan_ranges(log, ranges)
+        fails = options.fail_on_data_loss
+        tasks = plan_tasks(log, place, work, options.shares_out, fails)
+        return tasks or [LogPartition(place, ())]
 
     @one_line_errors_iterator
     def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-        yield from read(partition, target_of(self._schema))
+        yield from read(partition, output_columns(self._schema))
 
 
 class _Push:

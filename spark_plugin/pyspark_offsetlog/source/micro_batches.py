@@ -25,7 +25,6 @@ from typing import Any
 
 from offsetlog.client.log import Log
 from offsetlog.core.group.membership import resets_since
-from offsetlog.core.topic.state import TopicState
 from offsetlog.errors import InvalidRequestError, UnknownTopicError
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.options.spec import SourceOptions
@@ -68,7 +67,7 @@ class QueryRun:
         if poll_ms is None:
             poll_ms = 0 if log.store.is_local else REMOTE_POLL_MS
         self._poll_seconds = poll_ms / 1000
-        self._lost = DataLoss(options.fail_on_data_loss)
+        self.lost = DataLoss(options.fail_on_data_loss)
         self._owner: GroupOwner | None = None
         self._seen: Look | None = None
         """The last look."""
@@ -107,7 +106,7 @@ class QueryRun:
             start: Positions = {}
             try:
                 start, self._seen = resolve(
-                    self.log, self.options, self.options.start, self.topics, look, self._lost
+                    self.log, self.options, self.options.start, self.topics, look, self.lost
                 )
             except InvalidRequestError as error:
                 # Spark asks this, too, when it runs a first batch again that was planned by
@@ -151,7 +150,7 @@ class QueryRun:
         look = self._look(seen, start, number)
         plan = next_batch(look, start, self._target, is_first)
         for loss in plan.losses:
-            self._lost(loss)
+            self.lost(loss)
         for reset in plan.resets.values():
             if reset.warning:
                 warn(reset.warning)
@@ -262,27 +261,29 @@ class QueryRun:
             raise self._no_start
         ranges = []
         for tp, to in sorted(end.at.items()):
-            state = self._state_with(tp, to)
-            if state is None:
+            log_start = self._log_start(tp, to)
+            if log_start is None:
                 continue
-            log_start = state.parts[tp.partition].start
             begin = begin_of(start, end, tp)
             if begin is None:
                 begin = log_start
             if begin < min(log_start, to):
-                self._lost(retention_loss(tp, begin, log_start))
+                self.lost(retention_loss(tp, begin, log_start))
                 begin = min(log_start, to)
             if begin < to:
                 ranges.append(OffsetRange(tp.topic, tp.partition, begin, to))
             elif begin > to:
-                self._lost(
+                self.lost(
                     f"{tp.topic}-{tp.partition} was to be read from {begin} back to {to}: what "
                     "was planned is gone, or an offset of the checkpoint was changed."
                 )
         return split_ranges(ranges, self.options.min_partitions, self.options.max_records)
 
-    def _state_with(self, tp: TopicPartition, to: int) -> TopicState | None:
-        """The topic as it is when it has the records up to ``to``; None when they are gone."""
+    def _log_start(self, tp: TopicPartition, to: int) -> int | None:
+        """Where a partition that has the records up to ``to`` starts; None when they are gone."""
+        look = self._open()
+        if look.reaches(tp, to):
+            return look.spans[tp].start
         topic = self.topics.topic(tp.topic)
         try:
             state = topic.state(fresh=False)
@@ -290,11 +291,11 @@ class QueryRun:
                 state = topic.state()
         except UnknownTopicError as error:
             state_with(topic, tp.partition, to)
-            self._lost(f"{tp.topic}-{tp.partition} was to be read up to {to}: {error.message}")
+            self.lost(f"{tp.topic}-{tp.partition} was to be read up to {to}: {error.message}")
             return None
         if tp.partition >= len(state.parts) or state.end(tp.partition) < to:
             state = state_with(topic, tp.partition, to)
-        return state
+        return state.start(tp.partition)
 
     # --- the rest --------------------------------------------------------------------------
 

@@ -34,19 +34,16 @@ from pyspark_offsetlog.options import check as given
 from pyspark_offsetlog.runtime.open_logs import found, open_log
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
-from pyspark_offsetlog.schema import chosen_columns
-from pyspark_offsetlog.source.data_loss import DataLoss
 from pyspark_offsetlog.source.micro_batches import QueryRun
 from pyspark_offsetlog.source.read_tasks import (
     LogPartition,
     PlannedRange,
-    plan_work,
+    plan_ranges,
+    plan_tasks,
     read,
     read_range,
-    send_entries,
-    target_of,
-    tasks_of,
 )
+from pyspark_offsetlog.source.to_spark import OutputColumns, output_columns
 
 try:
     from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
@@ -69,9 +66,10 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         self._schema = schema
         self._live: QueryRun | None = None
         self._handed: list[pa.RecordBatch] | None = None
+        self._output: OutputColumns | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_handed": None}
+        return {**self.__dict__, "_live": None, "_handed": None, "_output": None}
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -88,7 +86,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
                     "Tables of a log are read with spark.read: each query shows the present.",
                 )
             options = given.source_options(self._given, True)
-            chosen_columns(self._schema)
+            self._columns()
             options = options._replace(place=found(options.place))
             self._live = QueryRun(open_log(options.place), options)
             _leave_when_terminated()
@@ -130,18 +128,16 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         ranges = run.ranges(start, end)
         if not ranges:
             return []
-        place = run.options.place
-        work = plan_work(run.log, ranges)
-        fails = run.options.fail_on_data_loss
-        if _is_small(run.options, work):
-            target, lost = target_of(self._schema), DataLoss(fails)
-            handed = [batch for w in work for batch in read_range(run.log, w, target, lost)]
+        options = run.options
+        work = plan_ranges(run.log, ranges)
+        fails = options.fail_on_data_loss
+        if _is_small(options, work):
+            self._handed = [
+                batch for w in work for batch in read_range(run.log, w, self._columns(), run.lost)
+            ]
             run.log.root.check()
-            self._handed = handed
-            return [LogPartition(place, work, fails)]
-        tasks = tasks_of(place, work, run.options.shares_out, fails)
-        send_entries(run.log, tasks)
-        return tasks
+            return [LogPartition(options.place, work, fails)]
+        return plan_tasks(run.log, options.place, work, options.shares_out, fails)
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
         """The rows of the batch that was just planned; called by PySpark."""
@@ -166,7 +162,12 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
 
     @one_line_errors_iterator
     def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-        yield from read(partition, target_of(self._schema))
+        yield from read(partition, self._columns())
+
+    def _columns(self) -> OutputColumns:
+        if self._output is None:
+            self._output = output_columns(self._schema)
+        return self._output
 
 
 def _leave_when_terminated() -> None:
@@ -190,8 +191,8 @@ def _ignore_more() -> None:
 
 def _is_small(options: given.SourceOptions, work: tuple[PlannedRange, ...]) -> bool:
     """Whether the driver hands these rows over by itself."""
-    if _PREFETCHING is None or options.shares_out or not all(w.planned for w in work):
+    if _PREFETCHING is None or options.shares_out or not all(w.pieces for w in work):
         return False
-    if sum(w.range.size for w in work) > HANDED_RECORDS:
+    if sum(w.range.end - w.range.start for w in work) > HANDED_RECORDS:
         return False
     return sum(w.bytes for w in work) <= HANDED_BYTES

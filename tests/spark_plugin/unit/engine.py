@@ -15,10 +15,11 @@ from pyspark_offsetlog.options.check import source_options
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.schema import source_schema
 from pyspark_offsetlog.source.micro_batches import QueryRun
-from pyspark_offsetlog.source.read_tasks import LogPartition, PlannedRange, read, target_of
+from pyspark_offsetlog.source.read_tasks import LogPartition, PlannedRange, read
+from pyspark_offsetlog.source.to_spark import output_columns
 
 _roots = itertools.count()
-TARGET = target_of(source_schema(False))
+TARGET = output_columns(source_schema(False))
 
 
 def fresh_root() -> str:

@@ -38,8 +38,8 @@ def send(log, times, each=1, size=10):
 
 def tasks(log, one_each=False):
     ends = log.topic("orders").end_offsets()
-    work = rows.plan_work(log, [OffsetRange("orders", p, 0, end) for p, end in ends.items()])
-    made = rows.tasks_of(LogAddress(log.url), work, one_each)
+    work = rows.plan_ranges(log, [OffsetRange("orders", p, 0, end) for p, end in ends.items()])
+    made = rows.plan_tasks(log, LogAddress(log.url), work, one_each)
     told = [w.range for task in made for w in task.work]
     assert sorted(told) == [OffsetRange("orders", p, 0, end) for p, end in sorted(ends.items())]
     return [len(task.work) for task in made]
@@ -76,8 +76,8 @@ def test_segments_are_tasks_of_their_own(log):
 
 def only_task(log):
     ends = log.topic("orders").end_offsets()
-    work = rows.plan_work(log, [OffsetRange("orders", p, 0, end) for p, end in ends.items()])
-    [task] = rows.tasks_of(LogAddress(log.url), work)
+    work = rows.plan_ranges(log, [OffsetRange("orders", p, 0, end) for p, end in ends.items()])
+    [task] = rows.plan_tasks(log, LogAddress(log.url), work)
     return task
 
 
@@ -105,18 +105,18 @@ def test_each_entry_is_read_once_by_a_task(log, monkeypatch):
 def test_what_the_driver_read_is_sent_along_where_a_request_is_dear(log, monkeypatch):
     send(log, 7)
     task = only_task(log)
-    rows.send_entries(log, [task])
+    rows.add_entries(log, task)
     assert task.entries == {}, "a local disk"
     plain, asked = read_elsewhere(task, log.url, monkeypatch)
     assert len(asked) == 7
     monkeypatch.setattr(log.store, "is_local", False)
-    rows.send_entries(log, [task])
+    rows.add_entries(log, task)
     sizes = [len(data) for data in task.entries["orders"].values()]
     assert len(sizes) == 7
     assert read_elsewhere(pickle.loads(pickle.dumps(task)), log.url, monkeypatch) == (plain, [])
     task.entries.clear()
     monkeypatch.setattr(rows, "SENT_BYTES", sum(sizes[:3]))
-    rows.send_entries(log, [task])
+    rows.add_entries(log, task)
     found, asked = read_elsewhere(task, log.url, monkeypatch)
     assert found == plain
     assert len(asked) == 4
@@ -127,7 +127,7 @@ def test_what_was_sent_is_believed_under_its_write_id_only(log, monkeypatch):
     send(log, 2)
     task = only_task(log)
     monkeypatch.setattr(log.store, "is_local", False)
-    rows.send_entries(log, [task])
+    rows.add_entries(log, task)
     plain, _ = read_elsewhere(task, log.url, monkeypatch)
     files = task.entries["orders"]
     first, second = sorted(files)
@@ -142,7 +142,7 @@ def test_records_that_go_between_the_plan_and_the_reading(log, monkeypatch, capf
     with log.producer() as producer:
         for at in range(9):
             producer.send("orders", bytes(300_000), partition=0, key=str(at).encode()).result()
-    work = rows.plan_work(log, [OffsetRange("orders", 0, 0, 9)])
+    work = rows.plan_ranges(log, [OffsetRange("orders", 0, 0, 9)])
     log.delete_topic("orders") if how != "trimmed" else log.topic("orders").delete_records({0: 4})
     if how == "made anew":
         log.create_topic("orders", partitions=PARTITIONS)
@@ -154,7 +154,7 @@ def test_records_that_go_between_the_plan_and_the_reading(log, monkeypatch, capf
             monkeypatch.setattr(rows, "open_log", lambda place: other)
             return [
                 offset
-                for task in rows.tasks_of(LogAddress(log.url), work, fails=fails)
+                for task in rows.plan_tasks(log, LogAddress(log.url), work, fails=fails)
                 for batch in rows.read(task, TARGET)
                 for offset in batch.column("offset").to_pylist()
             ]
@@ -175,14 +175,15 @@ import sys
 import offsetlog
 from pyspark_offsetlog import datasource
 from pyspark_offsetlog.source import read_tasks, stream
+from pyspark_offsetlog.source.to_spark import output_columns
 from pyspark_offsetlog.source.offsets import OffsetRange
 from pyspark_offsetlog.options.check import LogAddress
 from pyspark_offsetlog.schema import source_schema
 
 with offsetlog.open(sys.argv[1]) as log:
-    work = read_tasks.plan_work(log, [OffsetRange("orders", 0, 0, 3)])
-    [task] = read_tasks.tasks_of(LogAddress(log.url), work)
-    target = read_tasks.target_of(source_schema(True))
+    work = read_tasks.plan_ranges(log, [OffsetRange("orders", 0, 0, 3)])
+    [task] = read_tasks.plan_tasks(log, LogAddress(log.url), work)
+    target = output_columns(source_schema(True))
     found = sum(batch.num_rows for batch in read_tasks.read(task, target))
     print(found, "pandas" in sys.modules)
 """
