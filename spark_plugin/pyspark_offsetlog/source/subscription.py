@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterable, Mapping
 from offsetlog.client.log import Log
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.topic.chain import FolderTakenError
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import UnknownTopicError
 from offsetlog.format.names import topic_folder
@@ -25,7 +26,7 @@ from offsetlog.values import TopicPartition
 from pyspark_offsetlog.options.spec import TopicSubscription
 from pyspark_offsetlog.source.next_batch import Look
 from pyspark_offsetlog.source.offsets import Positions
-from pyspark_offsetlog.source.visibility import state_with
+from pyspark_offsetlog.source.visibility import RECREATED_HINT, state_with
 
 UNMATCHED_SECONDS = 30.0
 """After so long a folder whose topic did not match is looked at again."""
@@ -41,6 +42,8 @@ class SubscribedTopics:
         self.names = subscription.topics or tuple(sorted({tp.topic for tp in self._assigned}))
         """Of the topics that are subscribed to by name; empty for a pattern."""
         self._topics: dict[str, OpenTopic] = {}
+        """As they were opened first: the query's offsets are of those chains, and never of one
+        that took the folder."""
         self._not_before: dict[str, float] = {}
         """When a folder without a topic that matches may be looked at again."""
         self._folders: dict[str, str] = {}
@@ -61,6 +64,7 @@ class SubscribedTopics:
         for name in self._matching_names() if self._pattern is not None else self.names:
             topic = self.topic(name)
             try:
+                topic.chain.check_not_taken()
                 if last is None:
                     states[name] = topic.state()
                     continue
@@ -69,6 +73,8 @@ class SubscribedTopics:
                 state, seen = topic.glance(), last.states.get(name)
                 is_idle = seen is not None and seen.tip == state.tip
                 states[name] = state if is_idle else topic.state()
+            except FolderTakenError as error:
+                raise FolderTakenError(error.message, RECREATED_HINT) from None
             except UnknownTopicError:
                 if self._pattern is None and not (skip_deleted and topic.chain.state.tip):
                     raise

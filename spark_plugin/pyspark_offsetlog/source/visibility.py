@@ -19,29 +19,28 @@ from offsetlog.errors import StorageError
 
 LOOKS, LOOK_SECONDS = 5, 0.1
 """Each pause is twice the last: three seconds in all."""
-HINT = (
-    "Nothing is skipped. Look whether all machines see the same disk there. If the topic was "
-    "purged and made anew, or the checkpoint is another log's, give the query a new "
-    "checkpointLocation; if it is a group that stands there, reset it."
+RECREATED_HINT = (
+    "If the topic was purged and recreated, or the checkpoint is another log's, give the query a "
+    "new checkpointLocation; if it is a group that stands there, reset it."
 )
 
 
-def state_with(handle: OpenTopic, partition: int, end: int) -> TopicState:
+def state_with(topic: OpenTopic, partition: int, end: int) -> TopicState:
     """The topic as it is now, deleted or not, with all that was seen of a partition up to
     ``end``; an error if that is not in sight."""
-    state = handle.chain.state
+    state = topic.chain.state
     for look in range(LOOKS + 1):
-        state = handle.raw_state()
+        state = topic.raw_state()
         if partition < len(state.parts) and state.end(partition) >= end:
             return state
         if look < LOOKS:
-            handle.chain.env.sleep(LOOK_SECONDS * 2**look)
-    raise out_of_sight(handle, state, partition, end)
+            topic.chain.env.sleep(LOOK_SECONDS * 2**look)
+    raise out_of_sight(topic, state, partition, end)
 
 
-def out_of_sight(handle: OpenTopic, state: TopicState, partition: int, end: int) -> StorageError:
+def out_of_sight(topic: OpenTopic, state: TopicState, partition: int, end: int) -> StorageError:
     """That this machine does not see records that somebody saw."""
-    host, where = socket.gethostname(), handle.chain.store.url
+    host, where = socket.gethostname(), topic.chain.store.url
     if partition < len(state.parts):
         seen = f"sees the log only up to {state.end(partition)}"
     elif state.tip:
@@ -49,7 +48,7 @@ def out_of_sight(handle: OpenTopic, state: TopicState, partition: int, end: int)
     else:
         seen = "sees no such topic"
     return StorageError(
-        f"{handle.name}-{partition} was seen up to {end} before, but the machine {host} {seen}, at "
+        f"{topic.name}-{partition} was seen up to {end} before, but the machine {host} {seen}, at "
         f"{where}.",
-        HINT,
+        "Nothing is skipped. Look whether all machines see the same disk there. " + RECREATED_HINT,
     )

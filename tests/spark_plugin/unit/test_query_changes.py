@@ -171,7 +171,9 @@ def test_purged_and_made_anew_with_less_in_it(log: Any, root: str) -> None:
     log.create_topic("orders", partitions=3)
     fill(log, "orders", {0: 2})
     for loss in ("true", "false"):
-        with pytest.raises(StorageError, match="the log only up to 2, at memory.*purged and made"):
+        with pytest.raises(
+            StorageError, match="the log only up to 2, at memory.*purged and recreated"
+        ):
             query.restarted(subscribe="orders", failOnDataLoss=loss).plan()
     assert at(earliest(root).drain()) == {("orders", 0): [0, 1]}
 
