@@ -15,11 +15,12 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
-from bench.counting import CountingProxy, counted_store
+from bench.counting import counted_store
 from bench.figure import Case, Figure, Rig, Setting, at_most
 from bench.floors.s3 import BareHttp, BareS3fs
 from bench.peers import seaweed
 from bench.workload import random_table
+from tests.servers.relay import Proxy
 
 PARTITIONS = 64
 ROWS = 2_000
@@ -38,7 +39,7 @@ TIMES = (
 
 
 class _Counts:
-    def __init__(self, log: Any, proxy: CountingProxy) -> None:
+    def __init__(self, log: Any, proxy: Proxy) -> None:
         self._log = log
         self._proxy = proxy
 
@@ -66,7 +67,7 @@ def _count_rig(setting: Setting) -> Iterator[Rig]:
     import offsetlog
 
     with counted_store() as (place, proxy):
-        options: dict[str, Any] = {**place.options, "endpoint_url": proxy.endpoint}
+        options: dict[str, Any] = {**place.options, "endpoint_url": proxy.url}
         with offsetlog.open(f"{place.url}/log", **options) as log:
             log.create_topic("orders", partitions=PARTITIONS)
             yield _Counts(log, proxy)
@@ -109,9 +110,9 @@ class _Appends:
 def _time_rig(setting: Setting) -> Iterator[Rig]:
     import offsetlog
 
-    with seaweed.running(setting.work) as server, CountingProxy(server.endpoint) as proxy:
+    with seaweed.running(setting.work) as server, Proxy(server.port) as proxy:
         url = f"s3://{server.bucket}/log"
-        with offsetlog.open(url, **server.options(proxy.endpoint)) as log:
+        with offsetlog.open(url, **server.options(proxy.url)) as log:
             log.create_topic("orders", partitions=PARTITIONS)
             with log.producer(linger_ms=0) as producer, proxy.counted() as asked:
                 producer.send_arrow("orders", random_table(ROWS)).result()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cost
-from bench.counting import Counted, CountingProxy, counted_store
+from bench.counting import counted_store
 from bench.figure import Case, Figure, Rig, Setting
 from bench.figures.requests import is_dear
 from bench.spark import jobs
@@ -23,17 +23,18 @@ from bench.spark.rows import EVENTS as JSON_EVENTS
 from bench.spark.rows import rows_of
 from bench.spark.session import spark
 from bench.workload import events
+from tests.servers.relay import Proxy, Requests
 
 FIGURES = (Figure("cost_month", "$ a month", "machines of a small Kafka cluster", 1.0, "lower"),)
 
 
 class _Load:
-    def __init__(self, setting: Setting, place: Any, proxy: CountingProxy) -> None:
+    def __init__(self, setting: Setting, place: Any, proxy: Proxy) -> None:
         self._setting = setting
         self._proxy = proxy
         self._url = place.url
         self._direct: dict[str, Any] = dict(place.options)
-        self._relayed = self._direct | {"endpoint_url": proxy.endpoint}
+        self._relayed = self._direct | {"endpoint_url": proxy.url}
         self._tables = [events(cost.EVENTS, seed) for seed in range(8)]
         self._appends = setting.pick(256, 64)
         self._triggers = setting.pick(4, 2)
@@ -113,7 +114,7 @@ class _Load:
             time.sleep(max(0.0, begin + (number + 1) * gap - time.monotonic()))
 
 
-def _shared(name: str, asked: Counted, among: int) -> dict[str, float]:
+def _shared(name: str, asked: Requests, among: int) -> dict[str, float]:
     puts = sum(is_dear(one) for one in asked)
     free = sum(one.method == "DELETE" for one in asked)
     return {f"{name}_puts": puts / among, f"{name}_gets": (len(asked) - puts - free) / among}

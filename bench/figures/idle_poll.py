@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.counting import CountingProxy, counted_store
+from bench.counting import counted_store
 from bench.figure import Case, Rig, Setting, at_most
+from tests.servers.relay import Proxy
 
 LOOKS = 10
 FIGURES = (
@@ -23,7 +24,7 @@ FIGURES = (
 
 
 class _Looks:
-    def __init__(self, log: Any, writer: Any, proxy: CountingProxy) -> None:
+    def __init__(self, log: Any, writer: Any, proxy: Proxy) -> None:
         self._log = log
         self._writer = writer
         self._proxy = proxy
@@ -83,7 +84,7 @@ def _rig(setting: Setting) -> Iterator[Rig]:
     with counted_store() as (place, proxy):
         url = f"{place.url}/log"
         direct: dict[str, Any] = dict(place.options)
-        relayed = direct | {"endpoint_url": proxy.endpoint}
+        relayed = direct | {"endpoint_url": proxy.url}
         with (
             offsetlog.open(url, **direct) as writer,
             offsetlog.open(url, **relayed) as reader,

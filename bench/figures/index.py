@@ -16,10 +16,11 @@ from time import perf_counter
 from typing import Any
 
 from bench import large_log, operations
-from bench.counting import Counted, CountingProxy, counted_store
+from bench.counting import counted_store
 from bench.figure import Case, Figure, Rig, Setting, at_most
 from bench.floors.s3 import BareHttp
 from bench.memory import in_fresh_process
+from tests.servers.relay import Proxy, Requests
 
 MANY, FEW = 1_000_000, 100
 REQUESTS, BYTES, WARM_MS, EXTRA_MB = 6, 1_000_000, 10.0, 15.0
@@ -40,7 +41,7 @@ class _Index:
         self,
         many: large_log.Built,
         few: large_log.Built,
-        proxy: CountingProxy,
+        proxy: Proxy,
         roots: tuple[str, str],
         options: dict[str, Any],
     ) -> None:
@@ -60,7 +61,7 @@ class _Index:
         found["extra_memory"] = max(0.0, self._memory(self._many) - self._memory(self._few))
         return found
 
-    def _cold(self, root: str, name: str) -> Counted:
+    def _cold(self, root: str, name: str) -> Requests:
         import offsetlog
 
         with (
@@ -127,7 +128,7 @@ def _rig(setting: Setting) -> Iterator[Rig]:
             _mirror(many, server, prefix)
         large_log.extend(roots[1], BEHIND, **place.options)
         server.close()
-        options: dict[str, Any] = {**place.options, "endpoint_url": proxy.endpoint}
+        options: dict[str, Any] = {**place.options, "endpoint_url": proxy.url}
         yield _Index(many, few, proxy, roots, options)
 
 

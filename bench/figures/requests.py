@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
-from bench.counting import Asked, CountingProxy, counted_store
+from bench.counting import counted_store
 from bench.figure import Case, Figure, Rig, Setting
 from bench.floors.s3 import BareHttp
 from bench.large_log import TOPIC, sketched
+from tests.servers.relay import Proxy, Request
 
 SEGMENTS = (100, 10_000, 1_000_000)
 PARTITIONS = (1, 64, 1_000)
@@ -36,7 +37,7 @@ FIGURES = tuple(
 Counts = dict[str, float]
 
 
-def is_dear(asked: Asked) -> bool:
+def is_dear(asked: Request) -> bool:
     """Whether S3 bills a request as a PUT, as it does with lists; reads cost a twelfth."""
     return asked.method in ("PUT", "POST") or "list-type=" in asked.path
 
@@ -47,12 +48,12 @@ def segment_counts(setting: Setting) -> tuple[int, ...]:
 
 
 class _Requests:
-    def __init__(self, setting: Setting, place: Any, proxy: CountingProxy) -> None:
+    def __init__(self, setting: Setting, place: Any, proxy: Proxy) -> None:
         self._setting = setting
         self._proxy = proxy
         self._url = place.url
         self._direct: dict[str, Any] = dict(place.options)
-        self._relayed = self._direct | {"endpoint_url": proxy.endpoint}
+        self._relayed = self._direct | {"endpoint_url": proxy.url}
         self._server = BareHttp(str(place.options["endpoint_url"]), place.url.removeprefix("s3://"))
         self._grid = list(product(segment_counts(setting), PARTITIONS))
         self._smallest: Counts = {}

@@ -14,13 +14,14 @@ from contextlib import contextmanager
 from itertools import product
 from typing import Any
 
-from bench.counting import CountingProxy, counted_store
+from bench.counting import counted_store
 from bench.figure import Case, Figure, Rig, Setting, at_most
 from bench.figures.requests import PARTITIONS, SMALLEST, is_dear, segment_counts
 from bench.floors.s3 import BareHttp
 from bench.large_log import TOPIC, sketched
 from bench.spark.jobs import seconds
 from bench.spark.session import spark
+from tests.servers.relay import Proxy
 
 LIMIT_SECONDS = 2.0
 SECONDS = (at_most("spark_plan", LIMIT_SECONDS, "s", "10^6 segments, 64 partitions"),)
@@ -52,12 +53,12 @@ class _Seconds:
 
 
 class _Requests:
-    def __init__(self, setting: Setting, place: Any, proxy: CountingProxy) -> None:
+    def __init__(self, setting: Setting, place: Any, proxy: Proxy) -> None:
         self._setting = setting
         self._spark = spark(setting)
         self._proxy = proxy
         self._url = place.url
-        options = dict(place.options) | {"endpoint_url": proxy.endpoint}
+        options = dict(place.options) | {"endpoint_url": proxy.url}
         self._options = {f"storage.{name}": str(value) for name, value in options.items()}
         self._grid = list(product(segment_counts(setting), PARTITIONS))
         self._server = BareHttp(str(place.options["endpoint_url"]), place.url.removeprefix("s3://"))

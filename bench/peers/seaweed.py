@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench.floors.s3 import BareHttp
 from bench.peers.process import PeerUnavailableError, await_ready, end, free_low_ports
@@ -27,6 +28,10 @@ class S3Server:
     def __init__(self, endpoint: str, bucket: str = BUCKET) -> None:
         self.endpoint = endpoint
         self.bucket = bucket
+
+    @property
+    def port(self) -> int:
+        return urlsplit(self.endpoint).port or 80
 
     def options(self, endpoint: str | None = None) -> dict[str, Any]:
         """Storage options for s3fs, here or through a relay."""

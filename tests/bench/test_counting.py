@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bench.counting import Asked, CountingProxy
+from tests.servers.relay import Proxy, Request
 
 
 class _Echo(BaseHTTPRequestHandler):
@@ -38,19 +38,19 @@ class _Echo(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def upstream() -> Iterator[str]:
+def upstream() -> Iterator[int]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield server.server_port
     server.shutdown()
     server.server_close()
     thread.join()
 
 
-def test_requests_and_bodies_are_counted_both_ways(upstream: str) -> None:
-    with CountingProxy(upstream) as proxy:
-        connection = http.client.HTTPConnection(proxy.endpoint.removeprefix("http://"), timeout=10)
+def test_requests_and_bodies_are_counted_both_ways(upstream: int) -> None:
+    with Proxy(upstream) as proxy:
+        connection = http.client.HTTPConnection("127.0.0.1", proxy.port, timeout=10)
 
         def ask(method: str, path: str, body: bytes | None = None, **headers: str) -> bytes:
             connection.request(method, path, body, headers)
@@ -64,9 +64,9 @@ def test_requests_and_bodies_are_counted_both_ways(upstream: str) -> None:
             ask("HEAD", "/a")
         connection.close()
     assert list(counted) == [
-        Asked("PUT", "/a", 3, 3),
-        Asked("PUT", "/a", 4, 4),
-        Asked("GET", "/missing", 0, 5),
-        Asked("HEAD", "/a", 0, 0),
+        Request("PUT", "/a", 3, 3),
+        Request("PUT", "/a", 4, 4),
+        Request("GET", "/missing", 0, 5),
+        Request("HEAD", "/a", 0, 0),
     ]
     assert counted.bytes == 19

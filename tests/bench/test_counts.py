@@ -20,6 +20,7 @@ LIMITS: dict[str, dict[str, float]] = json.loads(
 )
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("name", sorted(LIMITS))
 def test_requests_and_bytes_do_not_grow(name: str, tmp_path: Path) -> None:
     (case,) = [case for case in cases() if case.name == name]

@@ -59,7 +59,7 @@ def place() -> Iterator[tuple[dict[str, str], Counts]]:
         root = f"{store.url}/triggers"
         with offsetlog.open(root, **store.options) as log:
             log.create_topic("t", partitions=PARTITIONS)
-        given = dict(store.options) | {"endpoint_url": proxy.endpoint}
+        given = dict(store.options) | {"endpoint_url": proxy.url}
         storage = {f"storage.{name}": str(value) for name, value in given.items()}
         yield {"path": root, **storage}, Counts(proxy)
 

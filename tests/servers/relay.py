@@ -1,6 +1,6 @@
 """An HTTP proxy that stands before a server and does what networks do.
 
-1. It counts the requests that reach it, by method.
+1. It counts the requests that reach it, retries and hidden ones of client libraries too.
 2. It can be slow, and it can lose an answer after the server has acted: the connection ends
    where the answer should have been.
 3. It passes heads and bodies on as they are (signatures stay good), and keeps connections
@@ -15,8 +15,11 @@ import socketserver
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedIOBase
+from typing import NamedTuple
 
 _WAIT_SECONDS = 60
 
@@ -28,12 +31,33 @@ class _Loss:
     within: str
 
 
+class Request(NamedTuple):
+    """One request that was answered; bytes of bodies only, without heads and framing."""
+
+    method: str
+    path: str
+    sent: int
+    received: int
+
+
+class Requests(list[Request]):
+    """Those of a stretch of time."""
+
+    @property
+    def bytes(self) -> int:
+        """Bodies, both ways."""
+        return sum(request.sent + request.received for request in self)
+
+
 @dataclass(frozen=True)
 class _Message:
     start: str
     headers: tuple[tuple[str, str], ...]
     raw_head: bytes
     body: bytes
+    """As it came, with the framing of chunks."""
+    size: int
+    """Of the body itself."""
 
     def header(self, name: str) -> str:
         return next((v for k, v in self.headers if k.lower() == name), "")
@@ -47,6 +71,7 @@ class Proxy:
         """Seconds added to each request, half before the server acts and half after."""
         self.counts: Counter[str] = Counter()
         self.paths: list[str] = []
+        self._answered: list[Request] = []
         self._losses: list[_Loss] = []
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -65,9 +90,13 @@ class Proxy:
         self._server.server_close()
         self._thread.join(timeout=5)
 
-    @property
-    def requests(self) -> int:
-        return sum(self.counts.values())
+    @contextmanager
+    def counted(self) -> Iterator[Requests]:
+        """The requests that are answered in a block, when it has ended."""
+        before = len(self._answered)
+        requests = Requests()
+        yield requests
+        requests.extend(self._answered[before:])
 
     def reset(self) -> None:
         """Forget what was counted."""
@@ -130,6 +159,8 @@ class _Handler(socketserver.StreamRequestHandler):
         if answer is None or proxy._loses(method, path):
             return False
         time.sleep(proxy.latency / 2)
+        # Before the client can go on, so that it is counted by then.
+        proxy._answered.append(Request(method, path, request.size, answer.size))
         self.wfile.write(answer.raw_head + answer.body)
         self.wfile.flush()
         closes = "close" in (request.header("connection") + answer.header("connection")).lower()
@@ -153,12 +184,13 @@ def _read_message(source: BufferedIOBase, back: BufferedIOBase | None = None) ->
             back.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             back.flush()
     head = b"".join(lines) + b"\r\n"
-    message = _Message(start.decode("latin-1").strip(), tuple(headers), head, b"")
+    message = _Message(start.decode("latin-1").strip(), tuple(headers), head, b"", 0)
     if "chunked" in message.header("transfer-encoding").lower():
-        body = _read_chunks(source)
+        body, size = _read_chunks(source)
     else:
         body = source.read(int(message.header("content-length") or 0))
-    return _Message(message.start, message.headers, head, body)
+        size = len(body)
+    return _Message(message.start, message.headers, head, body, size)
 
 
 def _read_answer(source: BufferedIOBase, method: str) -> _Message | None:
@@ -183,16 +215,17 @@ def _read_head(source: BufferedIOBase) -> _Message | None:
         name, _, value = line.decode("latin-1").partition(":")
         headers.append((name.strip(), value.strip()))
     head = b"".join(lines) + b"\r\n"
-    return _Message(lines[0].decode("latin-1").strip(), tuple(headers), head, b"")
+    return _Message(lines[0].decode("latin-1").strip(), tuple(headers), head, b"", 0)
 
 
-def _read_chunks(source: BufferedIOBase) -> bytes:
-    """The chunks as they are: they are passed on, not understood."""
-    pieces = []
+def _read_chunks(source: BufferedIOBase) -> tuple[bytes, int]:
+    """The chunks as they are, which are passed on, and the size of what they hold."""
+    pieces, total = [], 0
     while True:
         line = source.readline(65536)
         pieces.append(line)
         size = int(line.split(b";")[0], 16)
         pieces.append(source.read(size + 2))
+        total += size
         if not size:
-            return b"".join(pieces)
+            return b"".join(pieces), total
