@@ -257,8 +257,8 @@ class Crowd:
             for n in alive:
                 for heart in self.logs[n].heartbeats._hearts.values():
                     heart.polled_at = self.clock
-                self.logs[n].heartbeats.beats()
-                self.logs[n].heartbeats.watches()
+                self.logs[n].heartbeats.send_due()
+                self.logs[n].heartbeats.watch_due()
 
     def there(self, log):
         left = log.offsets_table.look().group("billing").members
@@ -309,6 +309,6 @@ def test_a_watcher_that_slept_puts_nobody_out(log, monkeypatch):
     crowd.passes(3, range(12))
     for _ in range(4):
         crowd.clock += 60
-        crowd.logs[0].heartbeats.watches()
+        crowd.logs[0].heartbeats.watch_due()
         crowd.passes(1, range(12))
     assert crowd.there(log) == list(range(12))

@@ -77,8 +77,8 @@ def worker(actor: Actor) -> None:
         if consumer is None:
             consumer = actor.do("joins", partial(_join, log))
             continue
-        log.heartbeats.beats()
-        log.heartbeats.watches()
+        log.heartbeats.send_due()
+        log.heartbeats.watch_due()
         poll = partial(_poll, log, ledger, consumer, actor.rng.choice((1, 3, 50)))
         got = actor.do("polls", poll, reads_ahead=True)
         if got is None:

@@ -2,20 +2,23 @@
 
 Invariants:
 
-1. Beats have a thread of their own, since looks may wait behind a slow append, and a member that
-   waits is alive. But a heartbeat stops when its consumer has not polled for
+1. Heartbeats are sent by a thread of their own, since a look may wait behind a slow append, and a
+   member that waits is alive. But they stop when the consumer has not polled for
    ``max_poll_interval_ms``: a program that hangs gives its partitions up.
-2. A peer is judged by this process's own clock and its own successful looks (``heartbeat``), and
-   an expulsion is a fact of the table like any other: nothing here takes a partition.
-3. Everybody watches everybody, so that it does not matter how many are killed at once, or which.
-   Of many peers a few are looked at one by one, and all others by listing the heartbeats once a
-   second. A listing may be stale or coarse, so it never condemns: who seems silent for half of
-   its session timeout is looked at itself from then on.
+2. A peer's silence is measured by this process's own clock and its own successful looks
+   (``core.group.heartbeat``), and an expulsion is a fact of the table like any other: nothing here
+   takes a partition.
+3. Every member watches all others, so it does not matter how many are killed at once, or which.
+   A few peers are read one by one, and the others by listing all heartbeats once a second. A
+   listing may be stale or coarse, so it never expels: a peer that seems silent for half of its
+   session timeout is read itself from then on.
 4. What fails here is tried again at the next turn; it never reaches the consumer's thread.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import threading
 from collections.abc import Callable
 from typing import NamedTuple
@@ -26,13 +29,15 @@ from offsetlog.core.group.state import GroupState, Member
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.errors import OffsetLogError
 
-LOCAL_WATCH = 0.2
-REMOTE_WATCH = 0.5
+logger = logging.getLogger(__name__)
+
+LOCAL_WATCH_SECONDS = 0.2
+REMOTE_WATCH_SECONDS = 0.5
 WATCH_EACH = 8
-"""So many peers are looked at one by one, and those whose silence is in doubt."""
+"""So many peers are read one by one, besides those whose silence is in doubt."""
 LIST_SECONDS = 1.0
 """At most; an eighth of the session timeout, if that is shorter."""
-MOST_GAP_MS = 1000
+MAX_GAP_MS = 1000
 
 
 class HeartbeatTiming(NamedTuple):
@@ -42,7 +47,7 @@ class HeartbeatTiming(NamedTuple):
 
 
 class Heartbeat:
-    """The heart of one membership: beats, and looks at the others."""
+    """One membership: when it beats, and what it knows of its peers."""
 
     def __init__(
         self, group: str, member: str, joined: int, client: str, timing: HeartbeatTiming, now: float
@@ -58,7 +63,7 @@ class Heartbeat:
         self.listed: set[tuple[str, int]] = set()
         """The peers that are watched by listings, for now."""
         self.doubted: set[tuple[str, int]] = set()
-        """Those among the others that were listed until they seemed silent."""
+        """The peers that were listed until they seemed silent, and are read since."""
 
     def overdue(self, now: float) -> bool:
         return now - self.polled_at > self.timing.max_poll_ms / 1000
@@ -69,7 +74,7 @@ class Heartbeats:
         self._table = table
         self._port = table.port
         self._env = table.env
-        self._watch_every = LOCAL_WATCH if self._port.is_local else REMOTE_WATCH
+        self._watch_every = LOCAL_WATCH_SECONDS if self._port.is_local else REMOTE_WATCH_SECONDS
         self._hearts: dict[str, Heartbeat] = {}
         self._lock = threading.Lock()
         self._wakes = {"heartbeats": threading.Event(), "watch": threading.Event()}
@@ -80,7 +85,7 @@ class Heartbeats:
         """Begin to beat. The first beat is written by the caller, before its join."""
         with self._lock:
             self._hearts[heart.member] = heart
-            for name, work in (("heartbeats", self.beats), ("watch", self.watches)):
+            for name, work in (("heartbeats", self.send_due), ("watch", self.watch_due)):
                 if name not in self._threads:
                     self._threads[name] = threading.Thread(
                         target=self._run, args=(name, work), name=f"offsetlog-{name}", daemon=True
@@ -89,11 +94,11 @@ class Heartbeats:
         for wake in self._wakes.values():
             wake.set()
 
-    def remove(self, member: str, forget: bool = True) -> None:
+    def remove(self, member: str) -> None:
         with self._lock:
             heart = self._hearts.pop(member, None)
-        if heart is not None and forget:
-            self._forget(member)
+        if heart is not None:
+            self._delete(member)
 
     def close(self) -> None:
         self._stopped = True
@@ -115,7 +120,8 @@ class Heartbeats:
                     return
             try:
                 due = work() - self._env.monotonic()
-            except Exception:  # noqa: BLE001 - a heart that stops for one fault is a worker lost
+            except Exception:  # noqa: BLE001 - a thread that ends is a member that is expelled
+                logger.warning("The thread of the %s failed, and goes on", name, exc_info=True)
                 due = 1.0
             wake.wait(min(max(due, 0.01), 1.0))
 
@@ -123,13 +129,13 @@ class Heartbeats:
         with self._lock:
             return list(self._hearts.values())
 
-    def beats(self) -> float:
+    def send_due(self) -> float:
         """Send the heartbeats that are due; when the next one is."""
         for heart in (hearts := self._all()):
             self._beat(heart)
         return min((heart.next_beat for heart in hearts), default=0.0)
 
-    def watches(self) -> float:
+    def watch_due(self) -> float:
         """Look at the peers, where it is time; when the next time is."""
         for heart in (hearts := self._all()):
             if self._env.monotonic() >= heart.next_watch:
@@ -146,7 +152,8 @@ class Heartbeats:
         heart.count += 1
         try:
             self._port.beat(heart.member, str(heart.count))
-        except OffsetLogError:
+        except OffsetLogError as error:
+            logger.info("The heartbeat of %s was not written: %s", heart.member, error)
             heart.next_beat = now + heart.timing.heartbeat_ms / 4000
 
     def _watch(self, heart: Heartbeat) -> None:
@@ -171,7 +178,7 @@ class Heartbeats:
             if len(heart.watches) - len(heart.listed | heart.doubted) >= WATCH_EACH:
                 heart.listed.add(key)
             heart.watches[key] = UNWATCHED
-        self._look_at_listed(heart, peers)
+        self._watch_listed(heart, peers)
         silent = [
             peer
             for key, peer in peers.items()
@@ -184,7 +191,7 @@ class Heartbeats:
         if silent:
             self._expel(heart, silent)
 
-    def _look_at_listed(self, heart: Heartbeat, peers: dict[tuple[str, int], Member]) -> None:
+    def _watch_listed(self, heart: Heartbeat, peers: dict[tuple[str, int], Member]) -> None:
         now = self._env.monotonic()
         if not heart.listed or now < heart.next_list:
             return
@@ -204,9 +211,9 @@ class Heartbeats:
             watch = observe(heart.watches[key], HeartbeatReading(at, beats.get(key[0])), 0, gap)
             heart.watches[key] = watch
             if watch.silent_ms * 2 >= session_ms:
-                self._look_closer(heart, key)
+                self._read_from_now_on(heart, key)
 
-    def _look_closer(self, heart: Heartbeat, key: tuple[str, int]) -> None:
+    def _read_from_now_on(self, heart: Heartbeat, key: tuple[str, int]) -> None:
         """Its silence counts on, from a heartbeat that was read and not only listed."""
         try:
             beat = self._port.look_at_beat(key[0])
@@ -221,7 +228,7 @@ class Heartbeats:
 
     def _is_silent(self, heart: Heartbeat, peer: Member) -> bool:
         key = peer.name, peer.joined
-        gap = max(MOST_GAP_MS, int(4000 * self._watch_every))
+        gap = max(MAX_GAP_MS, int(4000 * self._watch_every))
         for _ in range(2):
             try:
                 at = int(self._env.monotonic() * 1000)
@@ -251,22 +258,27 @@ class Heartbeats:
                     for peer in silent
                 )
             )
-        except OffsetLogError:
+        except OffsetLogError as error:
+            logger.info("Silent members of %s were not expelled yet: %s", heart.group, error)
             return
+        logger.warning(
+            "%s expelled %s from %s: no heartbeat came",
+            by,
+            ", ".join(peer.name for peer in silent),
+            heart.group,
+        )
         for peer in silent:
             heart.watches.pop((peer.name, peer.joined), None)
-            self._forget(peer.name)
+            self._delete(peer.name)
 
-    def _forget(self, member: str) -> None:
-        try:
+    def _delete(self, member: str) -> None:
+        with contextlib.suppress(OffsetLogError):  # Maintenance sweeps it.
             self._port.forget_beat(member)
-        except OffsetLogError:
-            return  # Maintenance sweeps it.
 
 
 def peers_to_watch(group: GroupState, member: str) -> dict[tuple[str, int], Member]:
-    """The members that send heartbeats, but this one. Those that follow it in the ring of all come
-    first, so that each member has others that look at it itself."""
+    """The other members that send heartbeats. Those that follow this one in the ring of all come
+    first, so that every member has peers that read its heartbeat itself."""
     names = sorted(name for name, m in group.members.items() if m.subscription.session_ms > 0)
     others = [name for name in names if name > member] + [n for n in names if n < member]
     return {(name, group.members[name].joined): group.members[name] for name in others}

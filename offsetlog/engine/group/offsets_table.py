@@ -5,14 +5,15 @@ Invariants:
 1. ``table`` is the true fold of the facts up to its version. It only moves forward.
 2. An append goes to exactly the version it was decided on. On a conflict what is new is
    folded and everything is decided again; a refusal counts only on fresh knowledge.
-3. After an answer was lost, the same facts go to the same version again, until they are seen
-   in the table or that version is seen to be another's. Until then nothing else is appended.
+3. After an append without an answer the same facts go to the same version again, until they are
+   seen in the table or that version is seen to be another's. Until then nothing else is appended.
 4. Requests that wait while another append is on its way share the next one.
 5. A conflict that does not end is an error, after a bounded number of tries.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
@@ -28,16 +29,18 @@ from offsetlog.storage import forks
 from offsetlog.storage.offsets.port import OffsetsPort, Upkeep
 from offsetlog.storage.store import Committed, Unknown
 
-TRIES = 200
-UNANSWERED = 5
+logger = logging.getLogger(__name__)
+
+MAX_CONFLICTS = 200
+MAX_UNANSWERED = 5
 TIDY_EVERY = 50
 CHECKPOINT_EVERY = 100
-LONGEST_PAUSE = 0.25
+MAX_PAUSE_SECONDS = 0.25
 
 
-class _Asked(NamedTuple):
+class _Waiting(NamedTuple):
     requests: tuple[Request, ...]
-    answer: Future[tuple[Outcome, ...]]
+    outcomes: Future[tuple[Outcome, ...]]
 
 
 class OffsetsTable:
@@ -53,11 +56,11 @@ class OffsetsTable:
         self._looked_at: float | None = None
         self._work = threading.RLock()
         self._queue_lock = threading.Lock()
-        self._queue: list[_Asked] = []
-        self._open_fate: Decision | None = None
+        self._queue: list[_Waiting] = []
+        self._unanswered: Decision | None = None
+        """What was appended without an answer, until it is known whether it is in the table."""
         self._tidying = False
-        self._stored = -1
-        self.appends = 0
+        self._checkpointed = -1
 
     # --- looking ---------------------------------------------------------------------------
 
@@ -68,158 +71,159 @@ class OffsetsTable:
     def look(self, max_age: float = 0.0) -> GroupsState:
         """The table as it is now, or as it was at most ``max_age`` seconds ago."""
         forks.check(self._made_in)
-        if max_age and self._is_young(max_age):
+        began = self.env.monotonic()
+        if max_age and self._looked_at is not None and began - self._looked_at < max_age:
             return self._table
-        asked_at = self.env.monotonic()
         with self._work:
-            if self._looked_at is None or self._looked_at <= asked_at:
-                self._look()
+            if self._looked_at is None or self._looked_at <= began:
+                self._refresh()
             return self._table
 
-    def _is_young(self, max_age: float) -> bool:
-        return self._looked_at is not None and self.env.monotonic() - self._looked_at < max_age
-
-    def _look(self) -> tuple[str, ...]:
-        """Fold what is new; the write ids that were met."""
+    def _refresh(self) -> frozenset[str]:
+        """Fold what is new; its write ids."""
         if not self._opened:
             self._table = self.port.checkpoint()
-            self._stored = self._table.version
+            self._checkpointed = self._table.version
             self._opened = True
-        before = self.env.monotonic()
+        began = self.env.monotonic()
         news = self.port.read(self._table.version)
         self._table = fold(self._table, news.facts, news.version)
-        self._looked_at = before
-        if self._table.version - self._stored >= CHECKPOINT_EVERY:
+        self._looked_at = began
+        if self._table.version - self._checkpointed >= CHECKPOINT_EVERY:
             self._checkpoint()
-        made = self._open_fate
-        if made is not None and self._table.version >= made.version:
-            self._open_fate = None
-        return tuple({fact.write_id for fact in news.facts})
+        if self._unanswered is not None and self._table.version >= self._unanswered.version:
+            self._unanswered = None
+        return frozenset(fact.write_id for fact in news.facts)
 
     def _checkpoint(self) -> None:
-        self._stored = self._table.version
+        self._checkpointed = self._table.version
         self.port.store_checkpoint(self._table)
 
-    # --- asking ----------------------------------------------------------------------------
+    # --- changing ----------------------------------------------------------------------------
 
     def ask(self, *requests: Request) -> tuple[Outcome, ...]:
-        """What each request came to; returns when their facts are in the table."""
+        """What became of each request; returns when their facts are in the table."""
         forks.check(self._made_in)
         if not requests:
             return ()
-        asked = _Asked(requests, Future())
+        waiting = _Waiting(requests, Future())
         with self._queue_lock:
-            self._queue.append(asked)
+            self._queue.append(waiting)
         with self._work:
-            if not asked.answer.done():
+            if not waiting.outcomes.done():
                 with self._queue_lock:
                     batch, self._queue = self._queue, []
-                self._serve(batch)
-        return asked.answer.result()
+                self._answer(batch)
+        return waiting.outcomes.result()
 
     def accept(self, *requests: Request) -> tuple[Accepted, ...]:
         """As ``ask``; the first refusal is raised."""
-        out = []
+        accepted = []
         for outcome in self.ask(*requests):
             if isinstance(outcome, Refused):
                 raise outcome.error
-            out.append(outcome)
-        return tuple(out)
+            accepted.append(outcome)
+        return tuple(accepted)
 
-    def _serve(self, batch: list[_Asked]) -> None:
-        requests = [request for asked in batch for request in asked.requests]
+    def _answer(self, batch: list[_Waiting]) -> None:
         try:
-            outcomes = self._land(requests)
+            outcomes = self._change([request for waiting in batch for request in waiting.requests])
         except BaseException as error:  # noqa: BLE001 - it belongs to those who wait
-            for asked in batch:
-                asked.answer.set_exception(_own(error))
+            for waiting in batch:
+                waiting.outcomes.set_exception(_copy(error))
             if not isinstance(error, Exception):
                 raise  # Ctrl-C is this thread's; the others get an error that says what it means.
             return
-        at = 0
-        for asked in batch:
-            asked.answer.set_result(outcomes[at : at + len(asked.requests)])
-            at += len(asked.requests)
+        first = 0
+        for waiting in batch:
+            waiting.outcomes.set_result(outcomes[first : first + len(waiting.requests)])
+            first += len(waiting.requests)
 
-    def _land(self, requests: Sequence[Request]) -> tuple[Outcome, ...]:
+    def _change(self, requests: Sequence[Request]) -> tuple[Outcome, ...]:
+        """Decide and append until both hold at one version."""
         fresh = False
-        if not self._opened or self._open_fate is not None:
-            self._settle_old()
+        if not self._opened or self._unanswered is not None:
+            self._resolve_unanswered()
             fresh = True
-        for attempt in range(TRIES):
-            made = decide(self._table, requests, self.env.now_ms(), self.env.new_id())
-            if not made.facts:
-                if fresh or not any(isinstance(o, Refused) or o.unchanged for o in made.outcomes):
-                    return made.outcomes
-                self._look()
-                fresh = True
-                continue
-            if made.version == 0:
+        for conflicts in range(MAX_CONFLICTS):
+            decision = decide(self._table, requests, self.env.now_ms(), self.env.new_id())
+            if not decision.facts:
+                if fresh or all(
+                    isinstance(o, Accepted) and not o.unchanged for o in decision.outcomes
+                ):
+                    return decision.outcomes
+                self._refresh()
+            elif decision.version == 0:
                 self.port.create()
-                self._look()
-                fresh = True
-                continue
-            if self._append(made):
-                return made.outcomes
+                self._refresh()
+            elif self._append(decision):
+                return decision.outcomes
+            else:
+                logger.debug("Version %d of %s is another's", decision.version, self.port.url)
+                self._pause(conflicts)
             fresh = True
-            self._pause(attempt)
         raise StorageError(
-            f"Others wrote to the offsets table {self.port.url} first, {TRIES} times in a row.",
+            f"Others wrote to the offsets table {self.port.url} first, {MAX_CONFLICTS} times in a "
+            "row.",
             "Nothing was changed. Try again; fewer programs that commit less often help.",
         )
 
-    def _append(self, made: Decision) -> bool:
+    def _append(self, decision: Decision) -> bool:
         """Whether the decision is in the table; if not, it never will be."""
         errors: list[str] = []
-        write_id = made.facts[0].write_id
-        while len(errors) < UNANSWERED:
+        write_id = decision.facts[0].write_id
+        while len(errors) < MAX_UNANSWERED:
             try:
-                result = self.port.append(made.facts, made.version)
+                result = self.port.append(decision.facts, decision.version)
             except StorageError as error:
-                if self._open_fate is None:
+                if self._unanswered is None:
                     raise
                 result = Unknown(str(error))
-            self.appends += 1
             if isinstance(result, Committed):
-                self._table = made.table
-                self._open_fate = None
-                self._after(made.version)
+                self._table = decision.table
+                self._unanswered = None
+                self._look_after(decision.version)
                 return True
             if isinstance(result, Unknown):
+                logger.warning(
+                    "No answer to the append of version %d of %s: %s",
+                    decision.version,
+                    self.port.url,
+                    result.error,
+                )
                 errors.append(result.error)
-                self._open_fate = made
+                self._unanswered = decision
                 self.env.sleep(0.05 * 2 ** len(errors) * (0.5 + self.env.chance()))
             try:
-                met = self._look()
+                write_ids = self._refresh()
             except OffsetLogError as error:
-                if self._open_fate is None:
+                if self._unanswered is None:
                     raise
                 errors.append(str(error))
                 continue
-            if write_id in met:
+            if write_id in write_ids:
                 return True
-            if self._table.version >= made.version:
+            if self._table.version >= decision.version:
                 return False
             if not isinstance(result, Unknown):
                 errors.append("the version is taken, but cannot be read")
                 self.env.sleep(0.02)
         raise StorageError(
-            f"No answer came from the offsets table {self.port.url}: {errors[-1]}",
+            f"The offsets table {self.port.url} did not answer: {errors[-1]}",
             "It may have been written. Ask again, or look at the group.",
-            may_have_landed=self._open_fate is not None,
+            may_have_landed=self._unanswered is not None,
         )
 
-    def _settle_old(self) -> None:
-        """Before anything else is appended, find out about what was left open."""
-        self._look()
-        made = self._open_fate
-        if made is not None:
-            self._append(made)
+    def _resolve_unanswered(self) -> None:
+        """Before anything else is appended, find out what became of the last append."""
+        self._refresh()
+        if self._unanswered is not None:
+            self._append(self._unanswered)
 
-    def _pause(self, attempt: int) -> None:
+    def _pause(self, conflicts: int) -> None:
         """Losers of a race spread out, and wait longer when there are many of them."""
-        most = min(LONGEST_PAUSE, 0.004 * 2 ** min(attempt, 6))
-        self.env.sleep(most * self.env.chance())
+        longest = min(MAX_PAUSE_SECONDS, 0.004 * 2 ** min(conflicts, 6))
+        self.env.sleep(longest * self.env.chance())
 
     # --- upkeep ----------------------------------------------------------------------------
 
@@ -227,11 +231,11 @@ class OffsetsTable:
         """Store the state, and do all the upkeep that the table needs."""
         forks.check(self._made_in)
         with self._work:
-            self._look()
+            self._refresh()
             return self.port.maintain(self._table, grace_ms)
 
-    def _after(self, version: int) -> None:
-        if version - self._stored >= CHECKPOINT_EVERY:
+    def _look_after(self, version: int) -> None:
+        if version - self._checkpointed >= CHECKPOINT_EVERY:
             self._checkpoint()
         if version % TIDY_EVERY == 0 and not self._tidying:
             self._tidying = True
@@ -249,13 +253,13 @@ class OffsetsTable:
     def _tidy(self, version: int) -> None:
         try:
             self.port.tidy(version)
-        except OffsetLogError:
-            return  # Whoever comes next does it.
+        except OffsetLogError as error:
+            logger.info("The offsets table %s was not tidied: %s", self.port.url, error)
         finally:
             self._tidying = False
 
 
-def _own(error: BaseException) -> BaseException:
+def _copy(error: BaseException) -> BaseException:
     """An exception object of its own for each who waits."""
     if isinstance(error, OffsetLogError):
         return type(error)(

@@ -38,8 +38,8 @@ class HandHeartbeats(Heartbeats):
         self._hearts[heart.member] = heart
 
     def now(self) -> None:
-        self.beats()
-        self.watches()
+        self.send_due()
+        self.watch_due()
 
 
 class Forgetful:
