@@ -2,9 +2,9 @@
 
 Invariants:
 
-1. No Spark is started. What Spark's workers would run is asked itself: their Python, for its
-   version and for what it finds.
-2. Each line that is wrong says what to do. None of them makes a filesystem unfit.
+1. Spark is not started. The Python that its workers would run is started, and reports its version
+   and what it finds.
+2. Each failed check says what to do. None of them makes a filesystem unfit.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ FIX = (
     f"set PYSPARK_PYTHON={sys.executable}, or make the session with offsetlog.spark.session(), "
     "which does so"
 )
-_ASK = """
+_REPORT = """
 import json, pkgutil, sys
-told = {"executable": sys.executable, "python": "%d.%d" % sys.version_info[:2]}
-told["prefix"] = sys.prefix
+report = {"executable": sys.executable, "python": "%d.%d" % sys.version_info[:2]}
+report["prefix"] = sys.prefix
 try:
     import offsetlog
-    told["offsetlog"] = offsetlog.__version__
+    report["offsetlog"] = offsetlog.__version__
     import fsspec, numpy, pyarrow, xxhash
     import pyspark_offsetlog
-    told["source"] = pyspark_offsetlog.DefaultSource.name()
+    report["source"] = pyspark_offsetlog.DefaultSource.name()
 except Exception as error:
-    told["error"] = str(error)
-told["found"] = any(module.name == "pyspark_offsetlog" for module in pkgutil.iter_modules())
-print(json.dumps(told))
+    report["error"] = str(error)
+report["found"] = any(module.name == "pyspark_offsetlog" for module in pkgutil.iter_modules())
+print(json.dumps(report))
 """
 
 
@@ -54,7 +54,7 @@ class SparkCheck(NamedTuple):
 
 
 def spark_checks(java: str) -> list[SparkCheck]:
-    """Nothing where Spark is not installed: then nobody here needs it."""
+    """Empty if Spark is not installed: then nobody here needs it."""
     version = version_of("pyspark")
     if version is None:
         return []
@@ -73,21 +73,23 @@ def version_of(package: str) -> str | None:
         return None
 
 
-def _java(found: str) -> SparkCheck:
-    number = re.match(r"(?:1\.)?([0-9]{1,4})", found)
+def _java(version: str) -> SparkCheck:
+    number = re.match(r"(?:1\.)?([0-9]{1,4})", version)
     if number is None:
-        return SparkCheck("java", False, f"{found}: install Java {JAVA}, or set JAVA_HOME to one")
+        return SparkCheck("java", False, f"{version}: install Java {JAVA}, or set JAVA_HOME to one")
     if int(number[1]) < JAVA:
         return SparkCheck(
-            "java", False, f"{found} is too old: Spark needs {JAVA} or newer; set JAVA_HOME to one"
+            "java",
+            False,
+            f"{version} is too old: Spark needs {JAVA} or newer; set JAVA_HOME to one",
         )
-    return SparkCheck("java", True, found)
+    return SparkCheck("java", True, version)
 
 
 def _range(package: str, version: str, allowed: tuple[str, str]) -> SparkCheck:
     low, high = ([int(part) for part in text.split(".")] for text in allowed)
-    given = [int(part) for part in re.findall(r"[0-9]{1,9}", version)[:2]]
-    if low <= given < high:
+    installed = [int(part) for part in re.findall(r"[0-9]{1,9}", version)[:2]]
+    if low <= installed < high:
         return SparkCheck(package, True, version)
     return SparkCheck(
         package,
@@ -97,71 +99,71 @@ def _range(package: str, version: str, allowed: tuple[str, str]) -> SparkCheck:
 
 
 def _pythons() -> Iterator[SparkCheck]:
-    """Of both kinds of worker: Spark has a setting for each."""
+    """Both kinds of Python that Spark starts; it has a setting for each."""
     plain = os.environ.get("PYSPARK_PYTHON") or "python3"
     driver = os.environ.get("PYSPARK_DRIVER_PYTHON") or plain
     yield _python("workers' Python", plain)
     if driver != plain:
         yield _python("PYSPARK_DRIVER_PYTHON", driver)
-    # What Spark finds by name it looks for, and runs, with the driver's.
-    told = ask(driver)
+    # Spark finds and runs data sources with the driver's.
+    report = ask(driver)
     name = 'format("offsetlog")'
-    if told is None or "error" in told:
-        why = "that is no Python" if told is None else told["error"]
+    if report is None or "error" in report:
+        why = "that is not a Python" if report is None else report["error"]
         yield SparkCheck(name, False, f"not found by {driver}: {why}; {FIX}")
-    elif not told["found"]:
-        detail = "importable, but not in a folder that Spark looks through; call "
+    elif not report["found"]:
+        detail = "importable, but not from a folder that Spark searches; call "
         yield SparkCheck(name, False, detail + "offsetlog.spark.register(spark)")
     else:
-        yield SparkCheck(name, True, f"found by {told['executable']}")
+        yield SparkCheck(name, True, f"found by {report['executable']}")
 
 
 def _python(name: str, program: str) -> SparkCheck:
     import offsetlog
 
-    told = ask(program)
+    report = ask(program)
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    if told is None:
-        return SparkCheck(name, False, f"{program} is no Python that runs; {FIX}")
-    who = str(told["executable"])
-    if told["python"] != here:
-        wrong = f"is Python {told['python']}, this is {here}, and Spark wants them equal"
-    elif "offsetlog" not in told:
+    if report is None:
+        return SparkCheck(name, False, f"{program} is not a Python that runs; {FIX}")
+    executable = str(report["executable"])
+    if report["python"] != here:
+        wrong = f"is Python {report['python']}, this is {here}, and Spark needs them to be equal"
+    elif "offsetlog" not in report:
         wrong = "has no offsetlog"
-    elif told["offsetlog"] != offsetlog.__version__:
-        wrong = f"has offsetlog {told['offsetlog']}, this is {offsetlog.__version__}"
-    elif "error" in told:
-        wrong = f"cannot run offsetlog: {told['error']}"
+    elif report["offsetlog"] != offsetlog.__version__:
+        wrong = f"has offsetlog {report['offsetlog']}, this is {offsetlog.__version__}"
+    elif "error" in report:
+        wrong = f"cannot run offsetlog: {report['error']}"
     else:
-        same = told["prefix"] == sys.prefix
-        return SparkCheck(name, True, who if same else f"{who}, another one with the same versions")
-    return SparkCheck(name, False, f"{who} {wrong}; {FIX}")
+        other = "" if report["prefix"] == sys.prefix else ", another one with the same versions"
+        return SparkCheck(name, True, f"{executable}{other}")
+    return SparkCheck(name, False, f"{executable} {wrong}; {FIX}")
 
 
 def _path_of_workers() -> str:
     """Spark gives its workers its own PySpark, whether or not their Python has one."""
-    found = importlib.util.find_spec("pyspark")
-    home = "" if found is None or found.origin is None else os.path.dirname(found.origin)
+    spec = importlib.util.find_spec("pyspark")
+    home = "" if spec is None or spec.origin is None else os.path.dirname(spec.origin)
     zips = sorted(glob.glob(os.path.join(glob.escape(home), "python", "lib", "*.zip")))
-    given = os.environ.get("PYTHONPATH", "")
-    return os.pathsep.join([*(zips if home else []), *([given] if given else [])])
+    path = os.environ.get("PYTHONPATH", "")
+    return os.pathsep.join([*(zips if home else []), *([path] if path else [])])
 
 
 @functools.lru_cache(maxsize=8)
 def ask(program: str) -> dict[str, Any] | None:
-    """What a Python says of itself; None if it is none."""
-    found = shutil.which(program)
-    if found is None:
+    """The report of a Python; None if it is not one."""
+    path = shutil.which(program)
+    if path is None:
         return None
     try:
-        done = subprocess.run(
-            [found, "-c", _ASK], capture_output=True, text=True, timeout=60, check=False,
+        run = subprocess.run(
+            [path, "-c", _REPORT], capture_output=True, text=True, timeout=60, check=False,
             stdin=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": _path_of_workers()},
         )  # fmt: skip
-        told = json.loads(done.stdout.splitlines()[-1])
+        report = json.loads(run.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired, ValueError, IndexError):
         return None
-    return told if isinstance(told, dict) and "python" in told else None
+    return report if isinstance(report, dict) and "python" in report else None
 
 
 def java() -> str:
@@ -171,13 +173,13 @@ def java() -> str:
     if not program:
         return MISSING
     try:
-        done = subprocess.run(
+        run = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=20, check=False
         )
     except (OSError, subprocess.TimeoutExpired):
         return f"{program} does not run"
-    found = re.search(r'version "([^"]+)"', done.stderr + done.stdout)
-    return found[1] if found else f"{program} tells no version"
+    match = re.search(r'version "([^"]+)"', run.stderr + run.stdout)
+    return match[1] if match else f"{program} shows no version"
 
 
 def spark_lacks() -> str:
@@ -190,7 +192,7 @@ def spark_lacks() -> str:
     version = java()
     if version == MISSING:
         return f"there is no Java (Spark needs {JAVA} or newer, by JAVA_HOME or the PATH)"
-    if not version[:1].isdigit():  # a JAVA_HOME such as /opt/jdk-21 is no version
+    if not version[:1].isdigit():  # a JAVA_HOME such as /opt/jdk-21 is not a version
         return f"{version} (Spark needs Java {JAVA} or newer; JAVA_HOME says which)"
     if _numbers(version)[:1] < (JAVA,):
         return f"Java is {version}, and {JAVA} or newer is needed"

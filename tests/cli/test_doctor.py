@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from offsetlog.environment import java, spark_checks
 from tests.cli.shell import offsetlog
 
 QUICK = ("--processes", "2", "--rounds", "6", "--seconds", "5")
@@ -22,9 +23,10 @@ def test_a_local_disk_is_fit_before_any_topic(place):
 
 def test_it_leaves_a_log_as_it_is(orders):
     before = sorted((orders / "log").rglob("*"))
-    told = json.loads(offsetlog("doctor", *QUICK, "--json").out)
-    assert told["fit"] is True and told["filesystem"]["passed"] is True
-    assert {fact["what"] for fact in told["machine"]} >= {"python", "fsspec", "java", "pyspark"}
+    result = json.loads(offsetlog("doctor", *QUICK, "--json").out)
+    assert result["fit"] is True and result["filesystem"]["passed"] is True
+    assert {fact["what"] for fact in result["machine"]} >= {"python", "fsspec", "java", "pyspark"}
+    assert [check["name"] for check in result["spark"]] == [c.name for c in spark_checks(java())]
     assert sorted((orders / "log").rglob("*")) == before
 
 
@@ -49,3 +51,10 @@ def test_what_was_not_raced_for_is_not_called_fit(raced, status, place, monkeypa
     assert f"There was time to race for {raced} of 10 names" in result.text
     assert ("NOT fit" in result.text) is (status == 1)
     assert ("nothing is known" in result.err) is (status == 1)
+
+
+def test_a_python_that_spark_could_not_use_is_shown(place, monkeypatch):
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
+    result = offsetlog("doctor", *QUICK)
+    assert result.status == 0
+    assert "SPARK" in result.text and "WRONG" in result.text
