@@ -141,7 +141,7 @@ class Author:
         )
         entry = Entry(ids[16:], self.time, body)
         self._last = str(EntryName(self._chain.folder, self.state.tip))
-        self._last_data = entries.encode(entry, None, "none")
+        self._last_data = entries.encode(entry, None, "none").data
         if self._stored:
             self._store.put(self._last, self._last_data, durable=False)
         self.state, verdict = step(self.state, entry)

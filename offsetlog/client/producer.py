@@ -19,7 +19,6 @@ import logging
 import operator
 import os
 import threading
-import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -29,47 +28,27 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetlog.core.topic.entry import Part
-from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.append.group_commit import (
-    RECORD_OVERHEAD,
-    GroupCommit,
-    assign_partitions,
-    check_named_partition,
-    columns_of,
-    stamped,
-)
-from offsetlog.engine.append.record_batch import (
+from offsetlog.engine.append.futures import ArrowFuture, SendFuture
+from offsetlog.engine.append.group_commit import RECORD_OVERHEAD, GroupCommit
+from offsetlog.engine.append.record_batch import row_bytes
+from offsetlog.engine.append.record_checks import (
     MAX_MS,
-    RecordBatch,
-    SegmentFiles,
     bad_timestamp,
     check_headers,
     check_times,
-    prepare,
-    row_bytes,
     too_large,
 )
-from offsetlog.engine.append.send_buffer import (
-    ArrowFuture,
-    SendBuffer,
-    SendFuture,
-    SentColumns,
-    in_words,
-)
-from offsetlog.engine.append.writer import Sender
+from offsetlog.engine.append.send_buffer import SendBuffer
+from offsetlog.engine.append.sequence_target import SequenceTarget
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning, StorageError
+from offsetlog.errors import InvalidRequestError, OffsetLogError
 from offsetlog.format import record_schema as rows
 from offsetlog.storage import forks
 
 Headers = Sequence[tuple[str, bytes | None]]
-KEYED_BYTES = 256 * 1024 * 1024
-"""The most that gathers under one sequence."""
-DROPPED_NAMED = 100
 _new_future = tuple.__new__
-_log = logging.getLogger("offsetlog")
+logger = logging.getLogger(__name__)
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
@@ -101,7 +80,7 @@ class Producer:
         self._limit = whole_number("batch_bytes", batch_bytes, 1024, 1024**3)
         self._topics: dict[str, SendTarget] = {}
         self.failure: OffsetLogError | None = None
-        """The first one of many, kept here when a lane has no room for more."""
+        """The first one of many, kept here when a target has no room for more."""
         self._sender = None
         if app_id is not None:
             self._sender = (_app_id(app_id), whole_number("sequence", sequence, 0, 2**62))
@@ -120,9 +99,9 @@ class Producer:
         timestamp: int | None = None,
     ) -> SendFuture:
         """Send one record; the future tells its offset. ``timestamp`` is in milliseconds."""
-        lane = self._topics.get(topic)
-        if lane is None:
-            lane = self._lane(topic)
+        target = self._topics.get(topic)
+        if target is None:
+            target = self._target(topic)
         size = RECORD_OVERHEAD
         if value is not None:
             if type(value) is not bytes:
@@ -136,23 +115,23 @@ class Producer:
         if headers:
             stored, weight = _headers(headers)
             size += weight
-        if size > lane.most:
-            raise too_large(topic, size - RECORD_OVERHEAD, lane.most - RECORD_OVERHEAD)
-        if timestamp is None or lane.append_time:
+        if size > target.most:
+            raise too_large(topic, size - RECORD_OVERHEAD, target.most - RECORD_OVERHEAD)
+        if timestamp is None or target.append_time:
             stamp = self._stamp()
         elif type(timestamp) is int and -MAX_MS < timestamp < MAX_MS:
             stamp = timestamp * 1_000_000
         else:
             raise bad_timestamp(timestamp)
         if partition is not None:
-            lane.check_partition(partition)
+            target.check_partition(partition)
         # From here on every name and call is paid a million times a second.
-        with lane.lock:
-            batch = lane.open
+        with target.lock:
+            batch = target.open
             if batch is None or batch.size >= self._limit:
-                batch = lane.room_for(size, self._linger)
+                batch = target.room_for(size, self._linger, self)
             if batch.sender is not self:
-                batch.taken_by(self)
+                batch.add_sender(self)
             values = batch.values
             values.append(value)
             batch.keys.append(key)
@@ -168,9 +147,9 @@ class Producer:
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> ArrowFuture:
         """Send a whole table as one atomic batch. Columns: ``value``, and if wanted ``key``,
         ``headers``, ``timestamp`` and ``partition``."""
-        lane = self._topics.get(topic) or self._lane(topic)
-        rows_ = _as_rows(table, lane, self._host.env.now_ms())
-        return ArrowFuture(lane.add_table(rows_, self))
+        target = self._topics.get(topic) or self._target(topic)
+        rows_ = _as_rows(table, target, self._host.env.now_ms())
+        return ArrowFuture(target.add_table(rows_, self))
 
     def flush(self, timeout: float | None = None) -> None:
         """Return once all that was sent before is acknowledged. Raises the first failure since
@@ -178,14 +157,14 @@ class Producer:
         forks.check(self._made_in)
         self._flush(self._topics, timeout)
 
-    def _flush(self, lanes: Mapping[str, SendTarget], timeout: float | None) -> None:
+    def _flush(self, targets: Mapping[str, SendTarget], timeout: float | None) -> None:
         first: OffsetLogError | None = None
-        for lane in list(lanes.values()):
+        for target in list(targets.values()):
             try:
-                lane.flush(timeout)
+                target.flush(timeout)
             except OffsetLogError as error:
                 first = first or error
-            failure = lane.failure(self)
+            failure = target.failure(self)
             first = first or failure
         kept, self.failure = self.failure, None
         first = first or kept
@@ -197,14 +176,14 @@ class Producer:
         if self._closed:
             return
         self._closed = True
-        # A send that comes from here on asks for its lane, and is refused.
-        lanes, self._topics = self._topics, {}
+        # A send that comes from here on asks for its target, and is refused.
+        targets, self._topics = self._topics, {}
         if forks.is_foreign(self._made_in):
             return
-        for lane in lanes.values():
-            if isinstance(lane, SequenceTarget):
-                lane.refuse_more()
-        self._flush(lanes, None)
+        for target in targets.values():
+            if isinstance(target, SequenceTarget):
+                target.refuse_more()
+        self._flush(targets, None)
 
     def __enter__(self) -> Producer:
         return self
@@ -218,10 +197,10 @@ class Producer:
         if kind is not None and self._sender is not None:
             # A batch that its caller did not finish must not be written under its number.
             self._closed = True
-            lanes, self._topics = self._topics, {}
-            for lane in lanes.values():
-                if isinstance(lane, SequenceTarget):
-                    lane.abandon("The producer was left by an exception")
+            targets, self._topics = self._topics, {}
+            for target in targets.values():
+                if isinstance(target, SequenceTarget):
+                    target.abandon("The producer was left by an exception")
             return
         try:
             self.close()
@@ -230,19 +209,19 @@ class Producer:
                 raise
             error.add_note(str(failure))  # What ended the block comes first.
 
-    def _lane(self, topic: str) -> SendTarget:
+    def _target(self, topic: str) -> SendTarget:
         forks.check(self._made_in)
         if self._closed:
             raise InvalidRequestError("The producer is closed.", "Make a new one.")
         handle = self._host.topic_handle(topic)
         handle.state(fresh=False)
-        lane: SendTarget
+        target: SendTarget
         if self._sender is None:
-            lane = self._host.appender(topic)
+            target = self._host.appender(topic)
         else:
-            lane = SequenceTarget(handle, *self._sender)
-        self._topics[topic] = lane
-        return lane
+            target = SequenceTarget(handle, *self._sender)
+        self._topics[topic] = target
+        return target
 
 
 class SendTarget(Protocol):
@@ -254,7 +233,7 @@ class SendTarget(Protocol):
     open: SendBuffer | None
     """The batch that takes records, if there is one. Held: the lock."""
 
-    def room_for(self, size: int, linger: float) -> SendBuffer:
+    def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
         """A batch that takes a record of ``size``. Held: the lock."""
 
     def add_table(self, table: pa.Table, sender: object) -> SendBuffer: ...
@@ -263,212 +242,6 @@ class SendTarget(Protocol):
 
     def failure(self, sender: object | None = None) -> OffsetLogError | None:
         """The first failure that this producer was not told by a future or a flush."""
-
-
-class Gathered:
-    """The rows of one sequence. Where they go follows from them, the sequence and the partition
-    count alone, so what an entry of an earlier run holds can be compared with them."""
-
-    def __init__(self, columns: SentColumns, partitions: int, sequence: int, topic: str) -> None:
-        self._columns = columns
-        self._sequence = sequence
-        self._topic = topic
-        self._partitions = partitions
-        self.prepared = self.placed(partitions)
-
-    def placed(self, partitions: int) -> RecordBatch:
-        """As they go to so many partitions."""
-        if partitions == self._partitions and hasattr(self, "prepared"):
-            return self.prepared
-        by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
-        return prepare(self._columns.table, by)
-
-    @property
-    def digest(self) -> str:
-        return self.prepared.digest
-
-    def digest_under(self, partitions: int) -> str:
-        try:
-            return self.placed(partitions).digest
-        except InvalidRequestError:
-            return ""  # A partition is named that was not there: other rows.
-
-    def parts(self, files: SegmentFiles, state: TopicState) -> tuple[Part, ...]:
-        return self.prepared.parts(files, state)
-
-    def inline(self) -> pa.Table:
-        return self.prepared.inline()
-
-
-class SequenceTarget:
-    """Gathers the records of one topic under a caller's key: one batch, which the first flush
-    closes and writes as one entry."""
-
-    open: SendBuffer | None = None
-    """Never: each record is looked at by ``room_for``."""
-
-    def __init__(self, handle: OpenTopic, app_id: str, sequence: int) -> None:
-        self._handle = handle
-        self._app = app_id
-        self._sequence = sequence
-        self._batch: SendBuffer | None = None
-        """What is not decided yet."""
-        self._closed = ""
-        """Why nothing more is taken."""
-        self._gathered: tuple[Gathered, TopicState] | None = None
-        """Of a flush whose fate is open: its next try must send the very same rows."""
-        self.lock = threading.Lock()
-        self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
-        self.append_time = handle.config.log_append_time
-
-    def room_for(self, size: int, linger: float) -> SendBuffer:
-        batch = self._gathering(size)
-        if batch.table is not None:
-            raise _mixed(self._app)
-        return batch
-
-    def add_table(self, table: pa.Table, sender: object) -> SendBuffer:
-        with self.lock:
-            batch = self._gathering(table.nbytes)
-            if batch.values or batch.table is not None:
-                raise _mixed(self._app)
-            batch.table = table
-            batch.size = table.nbytes
-            return batch
-
-    def _gathering(self, size: int) -> SendBuffer:
-        if self._closed:
-            raise self._refusal()
-        if self._batch is None:
-            self._batch = SendBuffer(self._handle.name, self, 0.0)
-            self._handle.gathering.add(self)
-        if self._batch.size + size > KEYED_BYTES and self._batch.size:
-            raise InvalidRequestError(
-                f"More than {KEYED_BYTES} bytes wait under one sequence of app_id {self._app!r}.",
-                "Share them out over several sequences, each with a producer of its own, or use "
-                "send_arrow() for one large batch.",
-            )
-        return self._batch
-
-    def _refusal(self) -> InvalidRequestError:
-        if self._batch is not None:
-            return InvalidRequestError(
-                f"The fate of {self} is open: no more records are taken.",
-                "Call flush() again, and send what follows under the next sequence.",
-            )
-        return InvalidRequestError(
-            f"No more records are taken for {self}: {self._closed}.",
-            "A sequence is one batch: send all of it before the first flush() or result(), and "
-            "what follows by a producer with another sequence.",
-        )
-
-    def check_partition(self, partition: int) -> None:
-        check_named_partition(self._handle, partition)
-
-    def drive(self, batch: SendBuffer) -> None:
-        """Called by a future that is waited for: its batch is flushed."""
-        self._handle.check_process()
-        with suppress(OffsetLogError):
-            self.flush(None)  # Its failure is the batch's, and so the future's.
-
-    def refuse_more(self) -> None:
-        with self.lock:
-            self._closed = self._closed or "the producer was closed"
-
-    def abandon(self, why: str) -> OffsetLogError | None:
-        """Nothing more will be tried; what became of the batch, if nobody was told yet."""
-        with self.lock:
-            batch, self._batch = self._batch, None
-            tried, self._gathered = self._gathered is not None, None
-            self._closed = self._closed or "the producer was left"
-        if batch is None:
-            return None
-        self._handle.gathering.discard(self)
-        error: OffsetLogError
-        if tried:
-            error = StorageError(
-                f"{why} while the fate of {self} was open: it may have been written.",
-                "Send the same records again under the same sequence: they are never there twice.",
-                may_have_landed=True,
-            )
-        else:
-            error = InvalidRequestError(
-                f"{why} before flush(): nothing of {self} was written ({_records(batch)}).",
-                "Call flush(), or use the producer in a with block; send it again under the same "
-                "sequence.",
-            )
-        if batch.done.is_set():
-            return None  # The flush that left its fate open has said so.
-        batch.fail(error)
-        return error
-
-    def flush(self, timeout: float | None) -> None:
-        self._handle.check_process()
-        with self.lock:
-            batch = self._batch
-            if batch is None:
-                return
-            self._closed = "its batch was written by the first flush() or result()"
-            try:
-                self._write(batch)
-            except OffsetLogError as error:
-                batch.fail(error)
-                if not error.may_have_landed:
-                    self._closed = "its batch failed, and nothing of it was written"
-                    self._decided()
-                raise
-            except Exception as error:  # noqa: BLE001 - a future that is never done would hang
-                failure = StorageError(
-                    f"Writing {self} failed: {error!r}.",
-                    "Call flush() again.",
-                    may_have_landed=True,
-                )
-                batch.fail(failure)
-                raise failure from error
-            self._decided()
-
-    def _decided(self) -> None:
-        self._batch = self._gathered = None
-        self._handle.gathering.discard(self)
-
-    def failure(self, sender: object | None = None) -> OffsetLogError | None:
-        return None  # ``flush`` itself has raised it.
-
-    def _write(self, batch: SendBuffer) -> None:
-        if self._gathered is None:
-            state = self._handle.state(fresh=False)
-            columns = stamped(columns_of(batch), state, self._handle.chain.env.now_ms)
-            gathered = Gathered(columns, state.partitions, self._sequence, self._handle.name)
-            self._gathered = gathered, state
-        gathered, state = self._gathered
-        sender = Sender(self._app, self._sequence, False)
-        receipt = self._handle.writer.append(gathered, sender, state.partitions, state.life)
-        # An earlier run may have written them when the topic had fewer partitions.
-        there = gathered.placed(receipt.hashed_with)
-        batch.succeed(receipt.placed, there.order, there.times)
-
-    def __str__(self) -> str:
-        return f"sequence {self._sequence} of app_id {self._app!r} for topic {self._handle.name!r}"
-
-    def __del__(self) -> None:
-        # Dropped with records that were never flushed: said at once, and when the log is closed.
-        batch = getattr(self, "_batch", None)
-        if batch is not None and not batch.done.is_set():
-            text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
-            if len(self._handle.dropped) < DROPPED_NAMED:
-                self._handle.dropped.append(text)
-            warnings.warn(f"{text}.", OffsetLogWarning, stacklevel=2)
-
-
-def _records(batch: SendBuffer) -> str:
-    return in_words(len(batch.values) if batch.table is None else batch.table.num_rows)
-
-
-def _mixed(app: str) -> InvalidRequestError:
-    return InvalidRequestError(
-        f"One sequence of app_id {app!r} takes records or one table, not both.",
-        "Send all of it in one table, or give the table a producer with a sequence of its own.",
-    )
 
 
 # --- the end of the program, and forks -----------------------------------------------------
@@ -480,16 +253,16 @@ def _tell_at_exit() -> None:
     for producer in list(_producers):
         if forks.is_foreign(producer._made_in):
             continue
-        for lane in producer._topics.values():
-            if isinstance(lane, SequenceTarget):
-                error = lane.abandon("The program ended")
+        for target in producer._topics.values():
+            if isinstance(target, SequenceTarget):
+                error = target.abandon("The program ended")
                 if error is not None:
-                    _log.error("%s", error)
+                    logger.error("%s", error)
 
 
 def _refuse_in_child() -> None:
-    """The next send in the child asks for its lane, and hears that a fork lies in between: the
-    lanes' own locks may be held by threads that the child does not have."""
+    """The next send in the child asks for its target, and hears that a fork lies in between: the
+    targets' own locks may be held by threads that the child does not have."""
     for producer in list(_producers):
         producer._topics = {}
 
@@ -501,7 +274,7 @@ if hasattr(os, "register_at_fork"):
 # --- what is taken -------------------------------------------------------------------------
 
 
-def _as_rows(given: pa.Table | pa.RecordBatch, lane: SendTarget, now_ms: int) -> pa.Table:
+def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) -> pa.Table:
     """A user's table with the columns of ``ROWS``, and ``partition`` if it was named."""
     if not isinstance(given, pa.Table | pa.RecordBatch):
         raise InvalidRequestError(f"send_arrow takes an Arrow table, not {type(given).__name__}.")
@@ -518,7 +291,7 @@ def _as_rows(given: pa.Table | pa.RecordBatch, lane: SendTarget, now_ms: int) ->
     if not table.num_rows:
         raise InvalidRequestError("The table is empty.", "Send at least one record.")
     columns = {name: table.column(name) for name in table.schema.names}
-    if lane.append_time or "timestamp" not in columns:
+    if target.append_time or "timestamp" not in columns:
         columns["timestamp"] = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
     out = pa.table(
         {
@@ -534,14 +307,14 @@ def _as_rows(given: pa.Table | pa.RecordBatch, lane: SendTarget, now_ms: int) ->
     check_times(rows.milliseconds(out.column("timestamp")))
     check_headers(out.column("headers"))
     heaviest = int(row_bytes(out).max())
-    if heaviest + RECORD_OVERHEAD > lane.most:
-        raise too_large("of this table", heaviest, lane.most - RECORD_OVERHEAD)
+    if heaviest + RECORD_OVERHEAD > target.most:
+        raise too_large("of this table", heaviest, target.most - RECORD_OVERHEAD)
     if "partition" in columns:
         named = _cast(columns["partition"], rows.PARTITION)
         low = pc.min(named).as_py()
         if low is not None:
-            lane.check_partition(low)
-            lane.check_partition(pc.max(named).as_py())
+            target.check_partition(low)
+            target.check_partition(pc.max(named).as_py())
         out = out.append_column(rows.PARTITION, named)
     return out
 

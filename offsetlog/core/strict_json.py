@@ -42,8 +42,11 @@ def _no_constants(name: str) -> Any:
 _decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
 
 
+encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
+
+
 def dumps(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    return encode(value).encode()
 
 
 def loads(

@@ -7,11 +7,12 @@ Everything in ``offsetlog.client`` and ``offsetlog.engine`` that needs one of th
 from __future__ import annotations
 
 import random
+import secrets
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import NamedTuple
 
 from offsetlog.core.topic import landing, publish, rewrite
@@ -84,8 +85,5 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _new_id() -> str:
-    return uuid.uuid4().hex
-
-
+_new_id = partial(secrets.token_hex, 16)
 REAL = Env(_now_ms, time.monotonic, _new_id, random.random, time.sleep, time.time_ns)

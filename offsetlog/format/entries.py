@@ -22,6 +22,10 @@ INLINE_BYTES = 256 * 1024
 MAX_INLINE_RECORDS = 256 * 1024
 """The most rows of an entry: caps what a reader decodes."""
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
+COMPRESSED_BYTES = 1024
+"""Fewer bytes of rows are stored as they are."""
+RECORD_WEIGHT = 64
+"""What a row takes in memory besides its bytes, at the most that is usual."""
 
 _DECISION = "offsetlog.decision"
 _STUB = "offsetlog.stub"
@@ -56,20 +60,26 @@ class StoredEntry:
         return rows.complete(self._table.slice(first, count), columns)
 
 
-def encode(entry: Entry, table: pa.Table | pa.RecordBatch | None, compression: str) -> bytes:
-    """The file of an entry. ``table`` has ``ENTRY_ROWS``'s columns, or is None."""
+def encode(entry: Entry, table: pa.Table | pa.RecordBatch | None, compression: str) -> StoredEntry:
+    """The file of an entry, which has no name yet. ``table`` has ``ENTRY_ROWS``'s columns, or is
+    None."""
     decision = decisions.encode(entry)
-    try:
-        decisions.decode(decision, "This entry")
-    except CorruptLogError as error:
-        raise InvalidRequestError(f"{error.message} Nothing was written.") from None
+    if not decisions.is_plain_append(entry):
+        try:
+            decisions.decode(decision, "This entry")
+        except CorruptLogError as error:
+            raise InvalidRequestError(f"{error.message} Nothing was written.") from None
+    if isinstance(entry.body, Append):
+        # What Arrow says of its memory takes as long to find out as the rest of the file.
+        weight = sum([part.bytes + RECORD_WEIGHT * part.records for part in entry.body.parts])
+        compression = "none" if weight < COMPRESSED_BYTES else compression
     data = _encode(decision, table, compression, stub=False)
     if len(data) > MAX_ENTRY_BYTES:
         raise InvalidRequestError(
             f"This entry would have {len(data)} bytes; at most {MAX_ENTRY_BYTES} are read.",
             "Nothing was written. Send less at once.",
         )
-    return data
+    return StoredEntry(entry, False, 0 if table is None else table.num_rows, data, "")
 
 
 def encode_stub(stored: StoredEntry) -> bytes:
@@ -78,22 +88,18 @@ def encode_stub(stored: StoredEntry) -> bytes:
 
 
 def _encode(
-    decision: bytes, table: pa.Table | pa.RecordBatch | None, compression: str, stub: bool
+    decision: str, table: pa.Table | pa.RecordBatch | None, compression: str, stub: bool
 ) -> bytes:
     batch = _EMPTY if table is None else rows.compact(table)
     # Setting up a compressor costs more than a few rows are worth.
-    out = seal.SealedWriter(batch.schema, compression if batch.nbytes >= 1024 else "none")
+    small = compression == "none" or batch.nbytes < COMPRESSED_BYTES
+    out = seal.SealedWriter(batch.schema, "none" if small else compression)
     if isinstance(batch, pa.RecordBatch):
         out.parquet.write_batch(batch)
     elif batch.num_rows:
         out.parquet.write_table(batch, row_group_size=max(1, batch.num_rows))
-    meta = {_DECISION: decision.decode()}
+    meta = {_DECISION: decision}
     return out.finish({**meta, _STUB: "1"} if stub else meta)
-
-
-def written(entry: Entry, data: bytes, name: str) -> StoredEntry:
-    """What ``decode`` would give for a file that this process has just encoded."""
-    return StoredEntry(entry, False, _inline_records(entry), data, name)
 
 
 def _inline_records(entry: Entry) -> int:

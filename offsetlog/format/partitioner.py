@@ -23,6 +23,8 @@ def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDAr
     """The partition of each key."""
     if isinstance(keys, pa.ChunkedArray):
         pieces = [partitions_of(chunk, partitions) for chunk in keys.chunks]
+        if len(pieces) == 1:
+            return pieces[0]
         return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
     hashes = murmur2(keys)
     out = ((hashes & np.uint32(0x7FFFFFFF)) % np.uint32(partitions)).astype(np.int32)

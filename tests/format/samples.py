@@ -156,7 +156,7 @@ def stored_state(apart: bool) -> dict[str, bytes]:
 def files() -> dict[str, bytes]:
     out = {}
     for name, entry, table in chain():
-        out[f"entry-{name}.parquet"] = entries.encode(entry, table, "zstd")
+        out[f"entry-{name}.parquet"] = entries.encode(entry, table, "zstd").data
     inline = entries.decode(out["entry-append-inline.parquet"], "inline")
     out["entry-stub.parquet"] = entries.encode_stub(inline)
     out["segment.parquet"] = written_segment().data

@@ -100,7 +100,7 @@ def test_one_file_is_not_taken_for_another():
 @pytest.mark.parametrize("name,entry,table", chain(), ids=[name for name, _, _ in chain()])
 def test_round_trips(name, entry, table):
     for compression in ("zstd", "lz4", "snappy", "gzip", "none"):
-        stored = entries.decode(entries.encode(entry, table, compression), name)
+        stored = entries.decode(entries.encode(entry, table, compression).data, name)
         assert stored.entry == entry
         if table is not None:
             found = stored.rows(0, table.num_rows, tuple(table.schema.names))

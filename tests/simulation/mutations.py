@@ -13,7 +13,6 @@ import pyarrow as pa
 from offsetlog.core.topic import fold, landing, retention
 from offsetlog.core.topic.entry import Append, Collect, Void, VoidReason
 from offsetlog.core.topic.state import TopicState, rebase
-from offsetlog.engine.append.group_commit import GroupCommit
 from offsetlog.engine.append.writer import Writer
 from offsetlog.engine.topic.chain import Chain, LandedEntry
 from offsetlog.engine.topic.reader import FetchedBatch, Reader
@@ -91,8 +90,8 @@ def _lifecycle_without_sees() -> list[Patch]:
 
 
 def _acknowledge_before_the_fold() -> list[Patch]:
-    def fold_own(self: Chain, entry: Any, data: bytes, number: int) -> LandedEntry:
-        return LandedEntry(number, fold.step(self.state, entry)[1])
+    def fold_own(self: Chain, stored: Any, number: int) -> LandedEntry:
+        return LandedEntry(number, fold.step(self.state, stored.entry)[1])
 
     return [(Chain, "_fold_own", fold_own)]
 
@@ -102,21 +101,26 @@ def _no_answer_taken_for_a_conflict() -> list[Patch]:
 
 
 def _a_retry_with_a_fresh_number() -> list[Patch]:
-    deliver = GroupCommit._deliver
+    deliver = Writer.deliver
+    newest: dict[str, int] = {}
+    """The last number of each sender."""
 
-    def fresh(self: GroupCommit, prepared: Any, sender: Any, state: Any) -> Any:
+    def fresh(self: Writer, load: Any, sender: Any, hashed_with: int, life: int) -> Any:
+        if not sender.own:
+            return deliver(self, load, sender, hashed_with, life)
+        seq = max(sender.seq, newest.get(sender.app, 0) + 1)
         for _ in range(5):
+            newest[sender.app] = seq
             try:
-                append = self.handle.writer.append
-                return append(prepared, sender, state.partitions, state.life)
+                return self.append(load, sender._replace(seq=seq), hashed_with, life)
             except OffsetLogError as error:
                 if not error.may_have_landed:
                     raise
-            self._seq += 1
-            sender = sender._replace(seq=self._seq)
-        return deliver(self, prepared, sender, state)
+            seq += 1
+        newest[sender.app] = seq
+        return deliver(self, load, sender._replace(seq=seq), hashed_with, life)
 
-    return [(GroupCommit, "_deliver", fresh)]
+    return [(Writer, "deliver", fresh)]
 
 
 def _a_refusal_denies_a_hidden_landing() -> list[Patch]:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from offsetlog.client.producer import Producer
 from offsetlog.core.topic.entry import Append, Entry
 from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.append.futures import ArrowFuture, SendFuture
 from offsetlog.engine.append.group_commit import GroupCommit
 from offsetlog.engine.append.record_batch import part_of, prepare
-from offsetlog.engine.append.send_buffer import ArrowFuture, SendFuture
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError
 from offsetlog.format import entries as entry_format
@@ -137,14 +137,14 @@ def _put(actor: Actor, batch: Batch, state: TopicState) -> bool:
     [(partition, row)] = batch.rows
     load = prepare(_table([row]), np.array([partition], np.int32))
     parts = tuple(
-        part_of(partition, load.ends, load.times, 0, 1, None) for partition in load.partitions
+        part_of(partition, load.ends, load.times, 0, 1, None) for partition, _, _ in load.runs
     )
     body = Append(
         batch.sender, batch.number, True, state.tip, state.life, partition, load.digest, 0, parts
     )
     entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
-    data = entry_format.encode(entry, load.inline(), settings_of(state.config).compression)
-    offer = chain.store.offer(data, "")
+    stored = entry_format.encode(entry, load.inline(), settings_of(state.config).compression)
+    offer = chain.store.offer(stored.data, "")
     number = state.tip
     for _ in range(12):
         answer = offer.put(str(EntryName(chain.folder, number)))

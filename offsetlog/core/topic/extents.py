@@ -63,7 +63,7 @@ class Tail:
         new._buffer = self._buffer
         new._first = self._first
         # Two pushes onto one value (a topic folded twice) must not see each other's extents.
-        if len(self._buffer) != self._length or not len(self):
+        if len(self._buffer) != self._length or self._first == self._length:
             new._buffer, new._first = self._buffer[self._first : self._length], 0
         new._buffer.append(extent)
         new._length = len(new._buffer)

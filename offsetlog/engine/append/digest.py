@@ -24,8 +24,8 @@ def digest_of(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> str:
     for name in ("key", "value", "headers"):
         column = table.column(name)
         _add(total, column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
-    told: str = total.hexdigest()
-    return told
+    digest: str = total.hexdigest()
+    return digest
 
 
 def _add(total: Any, array: pa.Array | pa.ChunkedArray) -> None:
@@ -47,6 +47,6 @@ def _add(total: Any, array: pa.Array | pa.ChunkedArray) -> None:
         array = array.fill_null(b"" if pa.types.is_binary(kind) else "")
     low, buffers = array.offset, array.buffers()
     offsets = np.frombuffer(buffers[1], np.int32)[low : low + count + 1]
-    total.update(np.diff(offsets))
+    total.update(offsets[1:] - offsets[:-1])
     if buffers[2] is not None:
         total.update(memoryview(buffers[2])[int(offsets[0]) : int(offsets[-1])])

@@ -19,6 +19,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -28,22 +29,20 @@ import xxhash
 
 from offsetlog.core.topic.entry import Part
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.append.group_commit import assign_partitions
 from offsetlog.engine.append.record_batch import (
     Ints,
     RecordBatch,
-    SegmentFiles,
+    assign_partitions,
     bounds_of,
-    check_times,
     ends_of,
     order_by,
-    pairs,
     part_of,
     prepare,
     row_bytes,
     split,
-    too_large,
 )
+from offsetlog.engine.append.record_checks import check_times, too_large
+from offsetlog.engine.append.segment_writer import SegmentWriter
 from offsetlog.engine.append.send_buffer import SentColumns
 from offsetlog.engine.append.writer import Receipt, Sender
 from offsetlog.engine.env import Env
@@ -124,7 +123,7 @@ class TaskStage:
         self._facts = facts
         self._pool = pool
         self._on_their_way: list[Future[None]] = []
-        self._files = SegmentFiles(store, topic_folder(facts.name), env, None)
+        self._segment_writer = SegmentWriter(store, topic_folder(facts.name), env, None)
         self._spread = spread
         self._most = facts.settings.max_message_bytes
         self._pieces: dict[int, list[_Piece]] = {}
@@ -150,7 +149,8 @@ class TaskStage:
         if order is not None:
             batch = batch.take(pa.array(order))
             chosen, sizes, times = chosen[order], sizes[order], times[order]
-        for a, b in pairs(bounds_of(chosen)):
+        bounds = bounds_of(chosen)
+        for a, b in zip(bounds, bounds[1:], strict=False):
             piece = _Piece(batch.slice(a, b - a), sizes[a:b], times[a:b])
             self._pieces.setdefault(int(chosen[a]), []).append(piece)
 
@@ -182,11 +182,13 @@ class TaskStage:
             ends = ends_of(np.concatenate([piece.sizes for piece in mine]))
             for a, b in split(ends, 0, table.num_rows, config.segment_bytes):
                 rows_ = table.slice(a, b - a)
-                ref, encoded = self._files.encode(rows_, self._facts.tip, config.compression)
+                ref, encoded = self._segment_writer.encode(
+                    rows_, self._facts.tip, config.compression
+                )
                 if self._pool is None:
-                    self._files.put(partition, ref, encoded)
+                    self._segment_writer.put(partition, ref, encoded)
                 else:
-                    put = self._pool.submit(self._files.put, partition, ref, encoded)
+                    put = self._pool.submit(self._segment_writer.put, partition, ref, encoded)
                     self._on_their_way.append(put)
                 self._parts.append(part_of(partition, ends, times, a, b, ref))
         self.weight = 0
@@ -249,18 +251,18 @@ class StagedBatch:
     def digest_under(self, partitions: int) -> str:
         return self.digest
 
-    def parts(self, files: SegmentFiles, state: TopicState) -> tuple[Part, ...]:
+    def parts(self, segment_writer: SegmentWriter, state: TopicState) -> tuple[Part, ...]:
         if not self._told:
-            self._find(files, state)
+            self._find(segment_writer, state)
         if self._told:
             fresh: list[Part] = []
             # A few at a time: each is in memory while it is copied.
             for low in range(0, len(self._parts), COPIES):
                 some = self._parts[low : low + COPIES]
-                fresh += files.each(lambda part: self._fresh(files, state, part), some)
+                fresh += segment_writer.each(partial(self._fresh, segment_writer, state), some)
             self._parts = tuple(fresh)
         elif self._few is not None:
-            self._parts += self._few.segments(files, state)
+            self._parts += self._few.segments(segment_writer, state)
             self._few = None
         self._parts = tuple(sorted(self._parts, key=lambda part: part.partition))
         self._told = True
@@ -269,17 +271,17 @@ class StagedBatch:
     def inline(self) -> pa.Table:
         raise AssertionError("all of it is in segments")
 
-    def _find(self, files: SegmentFiles, state: TopicState) -> None:
+    def _find(self, segment_writer: SegmentWriter, state: TopicState) -> None:
         """That the segments of others are there. Those that the collector may take are left out:
         they are copied, and then it is said what became of them."""
         missing = [p for p in self._parts if p.segment and p.segment.born >= state.horizon]
         for look in range(LOOKS + 1):
-            missing = [part for part in missing if not files.is_there(part)]
+            missing = [part for part in missing if not segment_writer.is_there(part)]
             if not missing:
                 return
             if look < LOOKS:
-                files.env.sleep(LOOK_SECONDS * 2**look)
-        name = files.name_of(missing[0])
+                segment_writer.env.sleep(LOOK_SECONDS * 2**look)
+        name = segment_writer.name_of(missing[0])
         raise StorageError(
             f"Of {len(self._parts)} segments that were written for topic {self._topic!r}, "
             f"{len(missing)} are not there as the machine {socket.gethostname()} sees it, "
@@ -288,13 +290,13 @@ class StagedBatch:
             "or a shared disk.",
         )
 
-    def _fresh(self, files: SegmentFiles, state: TopicState, part: Part) -> Part:
+    def _fresh(self, segment_writer: SegmentWriter, state: TopicState, part: Part) -> Part:
         """The part with a segment that the collector does not want."""
         ref = part.segment
         assert ref is not None
         if ref.born >= state.horizon:
             return part
-        made = files.copy(part.partition, ref, state.tip)
+        made = segment_writer.copy(part.partition, ref, state.tip)
         if made is None:
             raise StorageError(
                 f"A batch for topic {self._topic!r} took longer than the grace period of "

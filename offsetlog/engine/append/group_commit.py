@@ -20,21 +20,17 @@ import logging
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.append.record_batch import RecordBatch, prepare
-from offsetlog.engine.append.send_buffer import SendBuffer, SentColumns, to_columns, unheard
-from offsetlog.engine.append.writer import DELIVERY_SECONDS, Receipt, Sender
+from offsetlog.engine.append.record_batch import assign_partitions, prepare
+from offsetlog.engine.append.record_checks import check_named_partition
+from offsetlog.engine.append.send_buffer import SendBuffer, columns_of, unreported_failure
+from offsetlog.engine.append.writer import DELIVERY_SECONDS, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
-from offsetlog.format import record_schema as rows
-from offsetlog.format.partitioner import partitions_of
+from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
 from offsetlog.storage import forks
 from offsetlog.values import settings_of
 
@@ -47,7 +43,7 @@ RECORD_OVERHEAD = 64
 """What a record weighs in memory besides its bytes."""
 FAILURES_KEPT = 1000
 """Batches that failed and were not told yet; of more, each producer keeps the first."""
-_log = logging.getLogger("offsetlog")
+logger = logging.getLogger(__name__)
 _in_use: weakref.WeakSet[GroupCommit] = weakref.WeakSet()
 """Those that took records."""
 
@@ -69,7 +65,7 @@ class GroupCommit:
         self._writing = threading.Lock()
         self._app = self._env.new_id()
         self._seq = 0
-        self._sticky = int(self._env.chance() * 2**31)
+        self._spread = int(self._env.chance() * 2**31)
         self._thread: threading.Thread | None = None
         self._blocked = 0
         """Senders that wait for room."""
@@ -85,17 +81,14 @@ class GroupCommit:
         """The one that is being written."""
         self._failed: list[SendBuffer] = []
         """Those whose failure somebody has not been told. Held: the lock."""
-        self.most = 0
-        self.append_time = False
-        self._limits_of = -2
-        self._take_limits(handle.chain.state)
+        self._take_settings(handle.chain.state)
 
-    def _take_limits(self, state: TopicState) -> None:
+    def _take_settings(self, state: TopicState) -> None:
         """What the topic's present config says about single records."""
-        if state.head != self._limits_of:
-            self._limits_of = state.head
-            self.most = self.handle.config.max_message_bytes + RECORD_OVERHEAD
-            self.append_time = self.handle.config.log_append_time
+        settings = settings_of(state.config)
+        self.most = settings.max_message_bytes + RECORD_OVERHEAD
+        self.append_time = settings.log_append_time
+        self._settings_of = state.head
 
     @property
     def is_foreign(self) -> bool:
@@ -111,38 +104,32 @@ class GroupCommit:
         """Take a table, which becomes one entry."""
         forks.check(self._made_in)
         with self.lock:
-            batch = self.room_for(table.nbytes, 0.0)
-            batch.taken_by(sender)
+            batch = self.room_for(table.nbytes, 0.0, sender)
             batch.table = table
             batch.size = table.nbytes
             self.open = None
             return batch
 
-    def room_for(self, size: int, linger: float) -> SendBuffer:
+    def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
         """A new batch to be filled, when there is room for it. Held: the lock."""
-        if self._unacknowledged() + size > self._buffer_bytes and self._unacknowledged():
+        if self._in_flight or self._waiting:
             self._wait_for_room(size)
-        self.open = self._new_batch(linger)
-        return self.open
-
-    def _unacknowledged(self) -> int:
-        return self._in_flight + sum(batch.size for batch in self._waiting)
-
-    def _new_batch(self, linger: float) -> SendBuffer:
         if self._closed:
             raise InvalidRequestError("The log is closed.", "Open it again.")
-        forks.check(self._made_in)
-        self._ensure_thread()
-        batch = SendBuffer(self.handle.name, self, self._env.monotonic() + linger)
+        if self._thread is None or not self._thread.is_alive():
+            self._start_thread()
+        opened = self._env.monotonic() + linger
+        batch = self.open = SendBuffer(self.handle.name, self, opened, sender)
         self._waiting.append(batch)
         if not self._driven:
             self._changed.notify_all()
         return batch
 
-    def _ensure_thread(self) -> None:
+    def _unacknowledged(self) -> int:
+        return self._in_flight + sum(batch.size for batch in self._waiting)
+
+    def _start_thread(self) -> None:
         """Somebody must write what is not waited for. Held: the lock."""
-        if self._thread is not None and self._thread.is_alive():
-            return
         thread = threading.Thread(
             target=self._run, name=f"offsetlog-{self.handle.name}", daemon=True
         )
@@ -158,6 +145,9 @@ class GroupCommit:
         _in_use.add(self)
 
     def _wait_for_room(self, size: int) -> None:
+        if not self._unacknowledged() or self._unacknowledged() + size <= self._buffer_bytes:
+            return
+        logger.debug("Topic %r: the buffer is full, send() waits.", self.handle.name)
         for batch in self._waiting:
             batch.forced = True
         self._changed.notify_all()
@@ -218,26 +208,26 @@ class GroupCommit:
                 )
 
     def failure(self, sender: object | None = None) -> OffsetLogError | None:
-        """The first failure that was not told to this producer (or to any): now it is."""
+        """The first failure that was not reported to this producer (or to any): now it is."""
         if not self._failed:
             return None
         with self.lock:
-            owing = [batch for batch in self._failed if batch.owes(sender)]
-            for batch in owing:
-                batch.told_to(sender)
-            self._failed = [batch for batch in self._failed if batch.owes()]
-        return unheard(owing[0]) if owing else None
+            unreported = [batch for batch in self._failed if batch.is_unreported(sender)]
+            for batch in unreported:
+                batch.mark_reported(sender)
+            self._failed = [batch for batch in self._failed if batch.is_unreported()]
+        return unreported_failure(unreported[0]) if unreported else None
 
     def _keep_failure(self, batch: SendBuffer) -> None:
         with self.lock:
             if len(self._failed) >= FAILURES_KEPT:
-                self._failed = [other for other in self._failed if other.owes()]
+                self._failed = [other for other in self._failed if other.is_unreported()]
             if len(self._failed) < FAILURES_KEPT:
                 self._failed.append(batch)
                 return
-            for sender in batch.senders():
+            for sender in batch.uninformed():
                 if getattr(sender, "failure", batch) is None:
-                    sender.failure = unheard(batch)  # type: ignore[attr-defined]
+                    sender.failure = unreported_failure(batch)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Write what waits; raises the first failure that nobody was told."""
@@ -325,7 +315,8 @@ class GroupCommit:
         return True
 
     def _fail(self, batch: SendBuffer, error: OffsetLogError) -> None:
-        batch.will_fail(error)
+        logger.warning("%d records for topic %r failed: %s", len(batch.values), batch.topic, error)
+        batch.note_failure(error)
         self._keep_failure(batch)
         batch.fail(error)
 
@@ -340,8 +331,9 @@ class GroupCommit:
                 if batch not in self._waiting:
                     self._waiting.appendleft(batch)
                 self._driven = False
-                with suppress(OffsetLogError):
-                    self._ensure_thread()
+                if self._thread is None or not self._thread.is_alive():
+                    with suppress(OffsetLogError):
+                        self._start_thread()
                 self._changed.notify_all()
             elif batch in self._waiting:
                 self._waiting.remove(batch)
@@ -354,94 +346,39 @@ class GroupCommit:
             self._fail(batch, failure)
 
     def _write(self, batch: SendBuffer) -> None:
+        chain = self.handle.chain
         if batch.attempt is None:
-            state = self.handle.state(fresh=False)
-            columns = stamped(columns_of(batch), state, self._env.now_ms)
-            placed_by = self._partition(columns, state)
-            prepared = prepare(columns.table, placed_by)
+            state = chain.state
+            if not state.alive or state.topic != self.handle.name:
+                state = self.handle.state(fresh=False)
+            if state.head != self._settings_of:
+                self._take_settings(state)
+            columns = columns_of(batch)
+            if self.append_time:
+                columns = columns.with_time(self._env.now_ms())
+            self._spread += 1
+            name, count = self.handle.name, state.partitions
+            partition_of = assign_partitions(columns, count, self._spread, name)
+            prepared = prepare(columns.table, partition_of, columns.times)
             self._seq += 1
             batch.attempt = prepared, Sender(self._app, self._seq, True), state
         prepared, sender, state = batch.attempt
-        receipt = self._deliver(prepared, sender, state)
+        receipt = self.handle.writer.deliver(prepared, sender, state.partitions, state.life)
         batch.succeed(receipt.placed, prepared.order, prepared.times)
-        self._take_limits(self.handle.chain.state)
-
-    def _deliver(self, prepared: RecordBatch, sender: Sender, state: TopicState) -> Receipt:
-        return self.handle.writer.deliver(prepared, sender, state.partitions, state.life)
-
-    def _partition(self, columns: SentColumns, state: TopicState) -> npt.NDArray[np.int32]:
-        self._sticky += 1
-        return assign_partitions(columns, state.partitions, self._sticky, self.handle.name)
-
-
-def check_named_partition(handle: OpenTopic, partition: object) -> None:
-    """Refuse a partition that a sender named and that is not there."""
-    count = handle.chain.state.partitions
-    if type(partition) is not int or partition < 0:
-        raise InvalidRequestError(f"{partition!r} is not a partition.", "It is a number from 0.")
-    if partition >= count:
-        count = handle.state().partitions
-    if partition >= count:
-        raise UnknownTopicError(
-            f"Topic {handle.name!r} has no partition {partition}.", f"It has {count}, from 0."
-        )
-
-
-def columns_of(batch: SendBuffer) -> SentColumns:
-    if batch.table is None:
-        return to_columns(batch)
-    table = batch.table
-    named = np.full(table.num_rows, -1, np.int32)
-    if "partition" in table.schema.names:
-        named = table.column("partition").fill_null(-1).to_numpy().astype(np.int32)
-        table = table.drop_columns(["partition"])
-    return SentColumns(table, named)
-
-
-def stamped(columns: SentColumns, state: TopicState, now_ms: Callable[[], int]) -> SentColumns:
-    """With the time of append, where that is what the topic keeps."""
-    if not settings_of(state.config).log_append_time:
-        return columns
-    times = np.full(columns.table.num_rows, now_ms(), np.int64)
-    place = columns.table.schema.get_field_index("timestamp")
-    column = pa.array(times).view(rows.TIMESTAMP)
-    return columns._replace(
-        table=columns.table.set_column(place, rows.ROWS.field("timestamp"), column)
-    )
-
-
-def assign_partitions(
-    columns: SentColumns, partitions: int, sticky: int, topic: str
-) -> npt.NDArray[np.int32]:
-    """Named ones stay; keyed ones go where Kafka's hash says; the rest share one partition."""
-    keys = columns.table.column("key")
-    if columns.nobody_chose and keys.null_count == len(keys):
-        return np.full(len(keys), sticky % partitions, np.int32)
-    out = columns.partition.copy()
-    if len(out) and out.max() >= partitions:
-        raise InvalidRequestError(
-            f"Topic {topic!r} has no partition {out.max()}.", f"It has {partitions}, from 0."
-        )
-    free = out < 0
-    if free.any():
-        if keys.null_count < len(keys):
-            hashed = partitions_of(keys, partitions)
-            out[free] = hashed[free]
-            free = out < 0
-        out[free] = sticky % partitions
-    return out
+        if chain.state.head != self._settings_of:
+            self._take_settings(chain.state)
 
 
 @atexit.register
 def _write_at_exit() -> None:
     """A script that ends without closing its log meant to send what it sent."""
-    for appender in list(_in_use):
-        if appender.is_foreign:
+    for group_commit in list(_in_use):
+        if group_commit.is_foreign:
             continue
         try:
-            appender.flush(None)
-            failure = appender.failure()
+            group_commit.flush(None)
+            failure = group_commit.failure()
         except Exception as error:  # noqa: BLE001 - nobody is left to whom it could be raised
             failure = error if isinstance(error, OffsetLogError) else StorageError(repr(error))
         if failure is not None:
-            _log.error("%s", failure)
+            logger.error("%s", failure)

@@ -1,15 +1,14 @@
-"""Records on their way: what ``send`` gathers, and the futures that it hands out.
+"""Records on their way: what ``send`` gathers until it is written and acknowledged together.
 
 Invariants:
 
-1. Until it is written a record of a batch costs its place in three lists and one small future:
-   no container of its own, which the garbage collector would look at again and again.
-2. Every future of a batch is done, with a result or an error, once the batch is.
-3. ``result`` may be called from any thread; it makes sure that somebody writes the batch.
-4. A callback that raises is logged, and changes nothing: not what the batch came to, and not
-   that all others are called.
-5. A batch that failed knows which of its futures were asked, and which producers it has not
-   been told to: what nobody heard of is raised by their ``flush`` and ``close``.
+1. Until it is written a record costs its place in three lists and one small future: no container
+   of its own, which the garbage collector would look at again and again.
+2. Every future of a buffer is done, with a result or an error, once the buffer is.
+3. A callback that raises is logged, and changes nothing: not the outcome, and not that all others
+   are called.
+4. A buffer that failed knows which of its futures reported that, and to which producers it was not
+   reported yet: what nobody heard of is raised by their ``flush`` and ``close``.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
 from offsetlog.format import record_schema as rows
 from offsetlog.values import RecordMetadata
 
-MANY_ASKED = 8
+MANY_LOOKUPS = 8
 _Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Partitions, offsets and timestamps, in the order of sending."""
 _NO_TIMES = np.empty(0, np.int64)
 _callbacks_lock = threading.Lock()
-_log = logging.getLogger("offsetlog")
+logger = logging.getLogger(__name__)
 
 
 def _renew_lock() -> None:
@@ -48,11 +47,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
-class SendBufferWriter(Protocol):
-    """Whoever writes batches."""
+class BufferWriter(Protocol):
+    """Whoever writes buffers."""
 
     def drive(self, batch: SendBuffer) -> None:
-        """Write up to this batch now, if nobody else is writing."""
+        """Write up to this buffer now, if nobody else is writing."""
 
 
 class SendBuffer:
@@ -61,11 +60,13 @@ class SendBuffer:
     __slots__ = (
         "topic", "values", "keys", "times", "headers", "named", "size", "table", "opened",
         "done", "error", "callbacks", "forced", "sender", "attempt", "interrupted", "count",
-        "results", "_owed", "_heard",
-        "_driver", "_placed", "_order", "_times", "_columns", "_asked",
+        "results", "placed",
+        "_writer", "_order", "_times", "_columns", "_lookups", "_uninformed", "_reported",
     )  # fmt: skip
 
-    def __init__(self, topic: str, driver: SendBufferWriter, opened: float) -> None:
+    def __init__(
+        self, topic: str, writer: BufferWriter, opened: float, sender: object | None
+    ) -> None:
         self.topic = topic
         self.values: list[bytes | None] = []
         self.keys: list[bytes | None] = []
@@ -82,46 +83,48 @@ class SendBuffer:
         self.done = threading.Event()
         self.error: OffsetLogError | None = None
         self.callbacks: list[Callable[[], None]] = []
-        self.sender: object | None = None
+        self.sender = sender
         """The producer that sent into it last."""
         self.attempt: Any = None
         """What its writer must send again, as it is, when a try was interrupted."""
         self.interrupted = False
         self.count = 0
         """Of its records, once it failed."""
-        self._owed: list[object] = []
-        """The producers that sent into it and were not told by a flush that it failed."""
-        self._heard = bytearray()
-        """Of a batch that failed: 1 for each record whose future was asked."""
-        self._driver = driver
-        self._placed: tuple[Placed, ...] = ()
+        self.placed: tuple[Placed, ...] = ()
+        """The runs of offsets that its rows got, in the order of the partitions."""
+        self._uninformed = [sender]
+        """The producers that sent into it and to which no flush reported that it failed."""
+        self._reported = bytearray()
+        """Of a buffer that failed: 1 for each record whose future reported it."""
+        self._writer = writer
         self._order: npt.NDArray[np.int64] | None = None
         self._times: npt.NDArray[np.int64] = _NO_TIMES
         self._columns: _Located | None = None
-        self._asked = 0
+        self._lookups = 0
         self.results: list[RecordMetadata] | None = None
-        """Of all records, once many of them were asked for."""
+        """Of all records, once many of them were looked up."""
 
     # --- the producers' side ---------------------------------------------------------------
 
-    def taken_by(self, sender: object) -> None:
-        """Records of this producer are in it. Held: the lane's lock."""
+    def add_sender(self, sender: object) -> None:
+        """Records of this producer are in it. Held: the lock of whoever took them."""
         self.sender = sender
-        if sender not in self._owed:
-            self._owed.append(sender)
+        if sender not in self._uninformed:
+            self._uninformed.append(sender)
 
-    def owes(self, sender: object | None = None) -> bool:
+    def is_unreported(self, sender: object | None = None) -> bool:
         """Whether it failed, and this producer (or any) has records in it and was not told."""
-        if self.error is None or 0 not in self._heard:
+        if self.error is None or 0 not in self._reported:
             return False
-        return bool(self._owed) if sender is None else sender in self._owed
+        return bool(self._uninformed) if sender is None else sender in self._uninformed
 
-    def senders(self) -> list[object]:
-        return list(self._owed)
+    def uninformed(self) -> list[object]:
+        return list(self._uninformed)
 
-    def told_to(self, sender: object | None = None) -> None:
-        """This producer (or each) has been told."""
-        self._owed = [] if sender is None else [other for other in self._owed if other != sender]
+    def mark_reported(self, sender: object | None = None) -> None:
+        """This producer (or each) was told."""
+        rest = [other for other in self._uninformed if other != sender]
+        self._uninformed = [] if sender is None else rest
 
     # --- the writer's side -----------------------------------------------------------------
 
@@ -131,20 +134,19 @@ class SendBuffer:
         order: npt.NDArray[np.int64] | None,
         times: npt.NDArray[np.int64],
     ) -> None:
-        self._placed, self._order, self._times = placed, order, times
+        self.placed, self._order, self._times = placed, order, times
         self.error = None
         self._finish()
 
-    def will_fail(self, error: OffsetLogError) -> None:
+    def note_failure(self, error: OffsetLogError) -> None:
         """Note why, before anybody who waits for it hears of it."""
         self.error = error
         if not self.count:
-            whole = self.table is not None
-            self.count = self.table.num_rows if self.table is not None else len(self.values)
-            self._heard = bytearray(1 if whole else self.count)
+            self.count = len(self.values) if self.table is None else self.table.num_rows
+            self._reported = bytearray(self.count if self.table is None else 1)
 
     def fail(self, error: OffsetLogError) -> None:
-        self.will_fail(error)
+        self.note_failure(error)
         self._finish()
 
     def _finish(self) -> None:
@@ -168,21 +170,21 @@ class SendBuffer:
         try:
             callback()
         except Exception:  # noqa: BLE001 - what a callback does is not the batch's outcome
-            _log.exception("A callback of records for topic %r raised an error.", self.topic)
+            logger.exception("A callback of records for topic %r raised an error.", self.topic)
 
-    def when_done(self, call: Callable[[], None]) -> None:
+    def add_callback(self, callback: Callable[[], None]) -> None:
         with _callbacks_lock:
             if not self.done.is_set():
-                self.callbacks.append(call)
+                self.callbacks.append(callback)
                 return
-        self._call(call)
+        self._call(callback)
 
     # --- the futures' side -----------------------------------------------------------------
 
     def wait(self, timeout: float | None, index: int = 0) -> None:
         """Until it is done; raises why it failed, to the future of record ``index``."""
         if not self.done.is_set():
-            self._driver.drive(self)
+            self._writer.drive(self)
             if not self.done.wait(timeout):
                 raise StorageError(
                     f"Records for topic {self.topic!r} were not acknowledged within {timeout} s.",
@@ -190,20 +192,20 @@ class SendBuffer:
                     may_have_landed=True,
                 )
         if self.error is not None:
-            self._heard[index] = 1
+            self._reported[index] = 1
             raise self.error
-
-    def placed(self) -> tuple[Placed, ...]:
-        return self._placed
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where the record that was sent as number ``index`` of the batch lies."""
+        if len(self._times) == 1 and len(self.placed) == 1 and self.placed[0].records == 1:
+            [(partition, offset, _)] = self.placed
+            return RecordMetadata(self.topic, partition, offset, int(self._times[0]))
         if self._columns is None:
             self._columns = self._locate()
         partitions, offsets, times = self._columns
-        self._asked += 1
-        if self._asked == MANY_ASKED:
-            # Whoever asks for some of them asks for all: made together they cost a third.
+        self._lookups += 1
+        if self._lookups == MANY_LOOKUPS:
+            # Whoever looks up some of them looks up all: made together they cost a third.
             pairs = zip(
                 repeat(self.topic),
                 partitions.tolist(),
@@ -217,10 +219,11 @@ class SendBuffer:
         )
 
     def _locate(self) -> _Located:
-        counts = [run.records for run in self._placed]
-        partitions = np.repeat(np.array([r.partition for r in self._placed], np.int32), counts)
+        partitions = np.concatenate(
+            [np.full(run.records, run.partition, np.int32) for run in self.placed]
+        )
         offsets = np.concatenate(
-            [np.arange(r.base, r.base + r.records, dtype=np.int64) for r in self._placed]
+            [np.arange(run.base, run.base + run.records, dtype=np.int64) for run in self.placed]
         )
         times = self._times
         if len(times) != len(offsets):
@@ -240,95 +243,48 @@ def in_words(records: int) -> str:
     return "1 record" if records == 1 else f"{records} records"
 
 
-def unheard(batch: SendBuffer) -> OffsetLogError:
+def unreported_failure(batch: SendBuffer) -> OffsetLogError:
     """The failure of a batch, for who asked none of its futures."""
     error = batch.error
     assert error is not None
-    said = type(error)(
+    failure = type(error)(
         f"Not acknowledged for topic {batch.topic!r}: {in_words(batch.count)}. {error.message}",
         error.hint,
         retryable=error.retryable,
         may_have_landed=error.may_have_landed,
     )
-    said.__cause__ = error
-    return said
-
-
-class SendFuture(tuple[SendBuffer, int]):
-    """The answer to one ``send``: where the record lies, once it is acknowledged."""
-
-    __slots__ = ()
-
-    def result(self, timeout: float | None = None) -> RecordMetadata:
-        """Wait until the record is acknowledged; raises why if it is not."""
-        batch, index = self
-        known = batch.results
-        if known is not None:
-            return known[index]
-        batch.wait(timeout, index)
-        return batch.metadata(index)
-
-    def exception(self, timeout: float | None = None) -> OffsetLogError | None:
-        batch, index = self
-        try:
-            batch.wait(timeout, index)
-        except OffsetLogError as error:
-            return error
-        return None
-
-    def done(self) -> bool:
-        return self[0].done.is_set()
-
-    def add_done_callback(self, callback: Callable[[SendFuture], Any]) -> None:
-        """Call back with this future once it is done, from the thread that wrote it."""
-        self[0].when_done(lambda: callback(self))
-
-    def __repr__(self) -> str:
-        return f"SendFuture({self[0].topic!r}, done={self.done()})"
-
-
-class ArrowFuture:
-    """The answer to ``send_arrow``: the runs of offsets that the table's rows got."""
-
-    __slots__ = ("_batch",)
-
-    def __init__(self, batch: SendBuffer) -> None:
-        self._batch = batch
-
-    def result(self, timeout: float | None = None) -> tuple[Placed, ...]:
-        """(partition, base, records) of each run of rows, in the order of the partitions."""
-        self._batch.wait(timeout)
-        return self._batch.placed()
-
-    def metadata(self, index: int) -> RecordMetadata:
-        """Where row ``index`` of the table lies."""
-        self._batch.wait(None)
-        return self._batch.metadata(index)
-
-    def exception(self, timeout: float | None = None) -> OffsetLogError | None:
-        try:
-            self._batch.wait(timeout)
-        except OffsetLogError as error:
-            return error
-        return None
-
-    def done(self) -> bool:
-        return self._batch.done.is_set()
-
-    def add_done_callback(self, callback: Callable[[ArrowFuture], Any]) -> None:
-        self._batch.when_done(lambda: callback(self))
+    failure.__cause__ = error
+    return failure
 
 
 class SentColumns(NamedTuple):
     table: pa.Table
+    """With the columns of ``ROWS``."""
     partition: npt.NDArray[np.int32]
     """-1 where the sender named none."""
     nobody_chose: bool = False
     """Known to be -1 throughout."""
+    times: npt.NDArray[np.int64] | None = None
+    """Those of the table, where they are at hand."""
+
+    def with_time(self, now_ms: int) -> SentColumns:
+        """With this time for all of them, as a topic keeps them that has the time of append."""
+        times = np.full(self.table.num_rows, now_ms, np.int64)
+        place = self.table.schema.get_field_index("timestamp")
+        column = pa.array(times).view(rows.TIMESTAMP)
+        table = self.table.set_column(place, rows.ROWS.field("timestamp"), column)
+        return self._replace(table=table, times=times)
 
 
-def to_columns(batch: SendBuffer) -> SentColumns:
-    """What ``send`` gathered, as a table with the columns of ``ROWS``."""
+def columns_of(batch: SendBuffer) -> SentColumns:
+    """What was gathered, as a table."""
+    if batch.table is not None:
+        table = batch.table
+        named = np.full(table.num_rows, -1, np.int32)
+        if "partition" in table.schema.names:
+            named = table.column("partition").fill_null(-1).to_numpy().astype(np.int32)
+            table = table.drop_columns(["partition"])
+        return SentColumns(table, named)
     count = len(batch.values)
     headers = pa.nulls(count, rows.HEADERS)
     if batch.headers:
@@ -339,11 +295,11 @@ def to_columns(batch: SendBuffer) -> SentColumns:
             pa.array(batch.keys, pa.binary()),
             pa.array(batch.values, pa.binary()),
             headers,
-            pa.array(times).view(rows.TIMESTAMP),
+            rows.as_arrow(times, rows.TIMESTAMP),
         ],
         schema=rows.ROWS,
     )
     named = np.full(count, -1, np.int32)
     if batch.named:
         named[list(batch.named)] = list(batch.named.values())
-    return SentColumns(table, named, not batch.named)
+    return SentColumns(table, named, not batch.named, times)

@@ -13,13 +13,17 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from offsetlog.core.topic.entry import Append, Counted, Entry, Placed, Void, VoidReason
-from offsetlog.engine.append.record_batch import AppendPayload, SegmentFiles
-from offsetlog.engine.topic.chain import Chain, LandedEntry
+import pyarrow as pa
+
+from offsetlog.core.topic.entry import Append, Counted, Entry, Part, Placed, Void, VoidReason
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.append.segment_writer import SegmentWriter
+from offsetlog.engine.topic.chain import Chain
 from offsetlog.errors import (
     CorruptLogError,
     FencedError,
@@ -35,6 +39,7 @@ from offsetlog.values import settings_of
 CONDEMNED_TRIES = 2
 KEYS_REMEMBERED = 10_000
 DELIVERY_SECONDS = 120.0
+logger = logging.getLogger(__name__)
 
 
 class Sender(NamedTuple):
@@ -68,12 +73,31 @@ class _Number(NamedTuple):
     """(write id, numbers of the entries where it may have landed), of tries without an answer."""
 
 
+class AppendPayload(Protocol):
+    """What an entry carries."""
+
+    @property
+    def digest(self) -> str:
+        """Of the logical rows and their partitions, fixed before the first try."""
+
+    def digest_under(self, partitions: int) -> str:
+        """The digest that the same rows have when keys are hashed with so many partitions."""
+
+    def parts(self, segment_writer: SegmentWriter, state: TopicState) -> tuple[Part, ...]:
+        """What the entry says of the rows, whose segments are written then. When it is asked
+        for again, an entry with the parts of the last time was void or failed."""
+
+    def inline(self) -> pa.Table:
+        """The rows of the parts that have no segment, in their order."""
+
+
 class Writer:
     """Appends batches to one topic, one at a time for each sender."""
 
     def __init__(self, chain: Chain, pool: ThreadPoolExecutor | None) -> None:
         self.chain = chain
-        self._files = SegmentFiles(chain.store, chain.folder, chain.env, pool)
+        self._segment_writer = SegmentWriter(chain.store, chain.folder, chain.env, pool)
+        self._now_ns = chain.env.stamp()
         self._open: dict[str, _Number] = {}
         self._open_lock = threading.Lock()
 
@@ -88,16 +112,16 @@ class Writer:
             except OffsetLogError as error:
                 if not error.may_have_landed or env.monotonic() + pause > deadline:
                     raise
+                logger.warning("An append may have landed; trying again: %s", error)
             env.sleep(pause * (0.5 + env.chance()))
             pause = min(5.0, 2 * pause)
 
     def append(self, load: AppendPayload, sender: Sender, hashed_with: int, life: int) -> Receipt:
         """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
-        chain = self.chain
         with self._open_lock:
             number = self._open.pop(sender.app, None)
         if number is None or number.seq != sender.seq:
-            number = _Number(sender.seq, chain.state.tip, [])
+            number = _Number(sender.seq, self.chain.state.tip, [])
         try:
             return self._append(load, sender, hashed_with, life, number)
         except BaseException as error:
@@ -105,14 +129,11 @@ class Writer:
                 # Whatever went wrong this time, an earlier try may be there.
                 if isinstance(error, OffsetLogError):
                     error.may_have_landed = True
-                self._keep_open(sender.app, number)
+                with self._open_lock:
+                    self._open[sender.app] = number
+                    while len(self._open) > KEYS_REMEMBERED:
+                        del self._open[next(iter(self._open))]
             raise
-
-    def _keep_open(self, app: str, number: _Number) -> None:
-        with self._open_lock:
-            self._open[app] = number
-            while len(self._open) > KEYS_REMEMBERED:
-                del self._open[next(iter(self._open))]
 
     def _append(
         self, load: AppendPayload, sender: Sender, hashed_with: int, life: int, number: _Number
@@ -122,33 +143,44 @@ class Writer:
         if number.tries:
             chain.refresh()
         while True:
-            known = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
-            if known is not None and sender.seq <= known.seq:
+            last = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
+            if last is not None and sender.seq <= last.seq:
                 return self._known(load, sender, number)
+            settings = settings_of(chain.state.config)
             body = Append(
-                sender.app,
-                sender.seq,
-                sender.own,
-                born,
-                life,
-                hashed_with,
-                load.digest,
-                1 if settings_of(chain.state.config).log_append_time else 0,
-                load.parts(self._files, chain.state),
+                app=sender.app,
+                seq=sender.seq,
+                own=sender.own,
+                born=born,
+                life=life,
+                hashed_with=hashed_with,
+                digest=load.digest,
+                ts_type=1 if settings.log_append_time else 0,
+                parts=load.parts(self._segment_writer, chain.state),
             )
-            landed = self._land(body, load, number)
+            entry = Entry(chain.env.new_id(), self._now_ns() // 1_000_000, body)
+            table = load.inline() if body.parts[0].segment is None else None
+            stored = entry_format.encode(entry, table, settings.compression)
+            tried: list[int] = []
+            try:
+                landed = chain.land(stored, tried)
+            except BaseException:
+                if tried:
+                    number.tries.append((entry.write_id, tried))
+                raise
             verdict = landed.verdict
             if isinstance(verdict, Counted):
                 at = -1 if landed.number is None else landed.number
                 return Receipt(verdict.placed, at, False, hashed_with)
+            logger.debug("Sender %s, number %d: void, %s.", sender.app, sender.seq, verdict.detail)
             if verdict.reason == VoidReason.DUPLICATE:
                 return self._known(load, sender, number)
             chain.refresh()
             if verdict.reason == VoidReason.FORGOTTEN:
                 # The chain does not know this sender any more; its names still do.
-                found = self._landed_before(number, hashed_with)
-                if found is not None:
-                    return found
+                receipt = self._landed_before(number, hashed_with)
+                if receipt is not None:
+                    return receipt
                 born = chain.state.tip
             elif verdict.reason == VoidReason.CONDEMNED and condemned < CONDEMNED_TRIES:
                 condemned += 1
@@ -156,22 +188,6 @@ class Writer:
                 # What is void for good here is void at the names of earlier tries as well.
                 number.tries.clear()
                 raise _refused(chain.state.topic or chain.folder, verdict)
-
-    def _land(self, body: Append, load: AppendPayload, number: _Number) -> LandedEntry:
-        chain = self.chain
-        entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
-        table = None
-        if body.parts[0].segment is None:
-            table = load.inline()
-        compression = settings_of(chain.state.config).compression
-        tried: list[int] = []
-        data = entry_format.encode(entry, table, compression)
-        try:
-            return chain.land(entry, data, tried)
-        except BaseException:
-            if tried:
-                number.tries.append((entry.write_id, tried))
-            raise
 
     def _landed_before(self, number: _Number, hashed_with: int) -> Receipt | None:
         """Where an earlier try of this number landed and counted, if one did."""

@@ -18,6 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,8 @@ PROVEN_SECONDS = 600.0
 """For so long a chain on a server is believed to be the one that was folded."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
+
+logger = logging.getLogger(__name__)
 
 
 class FolderTakenError(UnknownTopicError):
@@ -345,9 +348,6 @@ class Chain:
         elif self._watched[write_id] is None:
             self._watched[write_id] = LandedEntry(number, verdict)
         self.state = state
-        self._remember(number, stored)
-
-    def _remember(self, number: int, stored: StoredEntry) -> None:
         self._recent[number] = stored
         self._recent_bytes += len(stored.data)
         while self._recent_bytes > self.env.limits.recent_bytes and len(self._recent) > 1:
@@ -356,32 +356,31 @@ class Chain:
 
     # --- landing ---------------------------------------------------------------------------
 
-    def land(self, entry: Entry, data: bytes, tried: list[int] | None = None) -> LandedEntry:
+    def land(self, stored: StoredEntry, tried: list[int] | None = None) -> LandedEntry:
         """Put an entry at the tip, and fold up to it. One call at a time for a sender.
 
         ``tried`` takes the numbers where the bytes may be. An error says ``may_have_landed``
         whenever they may be at one of them and the fold has not told."""
         forks.check(self._made_in)
-        void = judge(self.state, entry)
+        write_id = stored.entry.write_id
+        void = judge(self.state, stored.entry)
         if void is not None:
             return LandedEntry(None, void)
-        first = self.state.tip if self._undecided is None else self._undecided
         tried = [] if tried is None else tried
-        self._watched[entry.write_id] = None
+        self._watched[write_id] = None
         try:
-            self.check_place()
-            offer = self.store.offer(data, str(EntryName(self.folder, first)))
-            if hasattr(offer, "check"):
-                offer.check = self.check_place
-            try:
-                put = self._put_somewhere(entry, offer, first, tried)
-            finally:
-                offer.close()
+            number = self._put_until_decided(stored, tried)
             self._undecided = None
-            if isinstance(put, Void):
-                return LandedEntry(None, put)
-            self._check_landed(tried)
-            return self._fold_own(entry, data, put)
+            if isinstance(number, Void):
+                return LandedEntry(None, number)
+            if self._stamp_of is not None:
+                # The chain may have been removed meanwhile: then nobody will read the entry.
+                try:
+                    self.check_place()
+                except UnknownTopicError:
+                    tried.clear()
+                    raise
+            return self._fold_own(stored, number)
         except OffsetLogError as error:
             if isinstance(error, FolderTakenError) and self._stamp_of is not None:
                 tried.clear()  # What was put lies in the folder that went.
@@ -389,77 +388,72 @@ class Chain:
                 error.may_have_landed = True
             raise
         finally:
-            del self._watched[entry.write_id]
+            del self._watched[write_id]
 
-    def _check_landed(self, tried: list[int]) -> None:
-        """The chain may have been removed while the entry was put: nobody will read it then."""
-        if self._stamp_of is None:
-            return
-        try:
-            self.check_place()
-        except UnknownTopicError:
-            tried.clear()
-            raise
-
-    def _put_somewhere(
-        self, entry: Entry, offer: Offer, first: int, tried: list[int]
-    ) -> int | Void:
+    def _put_until_decided(self, stored: StoredEntry, tried: list[int]) -> int | Void:
         """The number where the bytes landed; or why they never will."""
-        at = [first]
+        entry = stored.entry
+        number = self.state.tip if self._undecided is None else self._undecided
+        stored.name = str(EntryName(self.folder, number))
+        way = landing.Landing(number, self.env.limits.landing)
+        action: landing.PutAt | landing.FindTip | landing.GiveUp = landing.PutAt(number)
+        offer = self.store.offer(stored.data, stored.name)
         try:
-            return self._put_until_decided(entry, offer, first, tried, at)
+            if hasattr(offer, "check"):
+                offer.check = self.check_place
+            else:
+                self.check_place()
+            while True:
+                if isinstance(action, landing.GiveUp):
+                    raise self._open_fate(action.number, action.error)
+                if isinstance(action, landing.FindTip):
+                    tip = self.refresh().tip
+                    landed = self._watched[entry.write_id]
+                    if landed is not None and landed.number is not None:
+                        return self._settled(landed.number)
+                    void = judge(self.state, entry)
+                    if void is not None:
+                        return void
+                    way, action = way.looked(tip)
+                if action.number != number:
+                    number = action.number
+                    stored.name = str(EntryName(self.folder, number))
+                if action.again:
+                    logger.debug("No answer to the put of %s; trying again.", stored.name)
+                    self.env.sleep(0.05 * 2**action.again * (0.5 + self.env.chance()))
+                try:
+                    result = self._put(offer, number, stored.name)
+                except OffsetLogError as error:
+                    if way.unknown or error.may_have_landed:
+                        tried.append(number)
+                        raise self._open_fate(number, str(error)) from error
+                    return self._refused(entry, number, error, tried)
+                tried.append(number)
+                if isinstance(result, Committed):
+                    return number
+                if isinstance(result, Conflict):
+                    logger.debug("%s is another writer's; going on to the next.", stored.name)
+                    way, action = way.conflicted()
+                else:
+                    way, action = way.unanswered(result.error)
         except OffsetLogError:
             raise
         except BaseException:
             # Ctrl-C, wherever it struck: the bytes may be, or come to be, at the last name.
-            tried.append(at[0])
-            self._undecided = at[0]
+            tried.append(number)
+            self._undecided = number
             raise
-
-    def _put_until_decided(
-        self, entry: Entry, offer: Offer, first: int, tried: list[int], at: list[int]
-    ) -> int | Void:
-        """``at`` holds the name that is being tried."""
-        way = landing.Landing(first, self.env.limits.landing)
-        step_to: landing.PutAt | landing.FindTip | landing.GiveUp = landing.PutAt(first)
-        while True:
-            if isinstance(step_to, landing.GiveUp):
-                raise self._open_fate(step_to.number, step_to.error)
-            if isinstance(step_to, landing.FindTip):
-                tip = self.refresh().tip
-                known = self._watched[entry.write_id]
-                if known is not None and known.number is not None:
-                    return self._settled(known.number)
-                void = judge(self.state, entry)
-                if void is not None:
-                    return void
-                way, step_to = way.looked(tip)
-            at[0] = step_to.number
-            if step_to.again:
-                self.env.sleep(0.05 * 2**step_to.again * (0.5 + self.env.chance()))
-            try:
-                result = self._put(offer, step_to)
-            except OffsetLogError as error:
-                if way.unknown or error.may_have_landed:
-                    tried.append(step_to.number)
-                    raise self._open_fate(step_to.number, str(error)) from error
-                return self._refused(entry, step_to.number, error, tried)
-            tried.append(step_to.number)
-            if isinstance(result, Committed):
-                return step_to.number
-            if isinstance(result, Conflict):
-                way, step_to = way.conflicted()
-            else:
-                way, step_to = way.unanswered(result.error)
+        finally:
+            offer.close()
 
     def _refused(self, entry: Entry, number: int, error: OffsetLogError, tried: list[int]) -> int:
         """The put at ``number`` was refused. An earlier name may hold our own file all the
         same, behind a conflict that hid a lost answer: only the fold up to here tells."""
         if tried:
             self.fold_to(number - 1)
-        known = self._watched[entry.write_id]
-        if known is not None and known.number is not None:
-            return self._settled(known.number)
+        landed = self._watched[entry.write_id]
+        if landed is not None and landed.number is not None:
+            return self._settled(landed.number)
         tried.clear()
         raise error
 
@@ -468,13 +462,12 @@ class Chain:
         self.store.settle(bucket_folder(self.folder, number))
         return number
 
-    def _put(self, offer: Offer, at: landing.PutAt) -> PutResult:
-        name = str(EntryName(self.folder, at.number))
+    def _put(self, offer: Offer, number: int, name: str) -> PutResult:
         if not self.store.is_local:
             self.env.sleep(max(0.0, self._not_before - self.env.monotonic()))
-        elif at.number % BUCKET_ENTRIES == 0 and at.number:
+        elif number % BUCKET_ENTRIES == 0 and number:
             # A power cut must not keep this entry and lose one before it.
-            self.store.settle(bucket_folder(self.folder, at.number - 1))
+            self.store.settle(bucket_folder(self.folder, number - 1))
         before = self.env.monotonic()
         result = offer.put(name)
         if isinstance(result, Committed):
@@ -484,33 +477,34 @@ class Chain:
             self._put_seconds = before_it * 0.8 + took * 0.2
             # The winner of a name asks for the next one first, and would win for ever.
             # Alone, a small part is enough to let a newcomer in after a few rounds.
-            company = at.number - self._others_at <= COMPANY_ENTRIES
+            company = number - self._others_at <= COMPANY_ENTRIES
             part = 1.0 if company else ALONE_PART
             self._not_before = now + self.env.chance() * part * self._put_seconds
         return result
 
     def _open_fate(self, number: int, error: str) -> StorageError:
         self._undecided = number
+        logger.warning("%s may have landed: %s", EntryName(self.folder, number), error)
         return StorageError(
             f"No answer came to the write of {EntryName(self.folder, number)}: {error}",
             "It may have landed. Send it again with the same app_id and sequence, or look.",
             may_have_landed=True,
         )
 
-    def _fold_own(self, entry: Entry, data: bytes, number: int) -> LandedEntry:
+    def _fold_own(self, stored: StoredEntry, number: int) -> LandedEntry:
         """Fold up to ``number``, where our bytes are: they need not be read back."""
+        write_id = stored.entry.write_id
         with self._lock:
             if self.state.tip < number:
                 self.fold_to(number - 1)
-            if self.state.tip == number and self._watched[entry.write_id] is None:
-                name = str(EntryName(self.folder, number))
-                self._fold_one(number, entry_format.written(entry, data, name))
-        known = self._watched[entry.write_id]
-        if known is None:
+            if self.state.tip == number and self._watched[write_id] is None:
+                self._fold_one(number, stored)
+        landed = self._watched[write_id]
+        if landed is None:
             raise CorruptLogError(
                 f"{EntryName(self.folder, number)} holds another entry than was put there."
             )
-        return known
+        return landed
 
     def place(self, number: int, write_id: str) -> Verdict | None:
         """The fold's word on an old entry; None if it is another's."""

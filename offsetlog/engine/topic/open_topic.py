@@ -107,7 +107,7 @@ class OpenTopic:
         """Land an entry without rows, other than an append."""
         env = self.chain.env
         entry = Entry(env.new_id(), env.now_ms(), body)
-        return self.chain.land(entry, entry_format.encode(entry, None, "none"))
+        return self.chain.land(entry_format.encode(entry, None, "none"))
 
     def decide(self, body: Body) -> Void | None:
         """Land an entry without rows; None if it counted."""

@@ -37,11 +37,10 @@ from offsetlog.storage.local.files import (
     HAS_OPEN_FOLDERS,
     NO_LINKS,
     NO_TMPFILE,
-    NOFOLLOW,
     READ,
     TMPFILE,
-    WRITE,
     Folder,
+    NamedTemporary,
     Temporary,
     check_is_file,
     entries,
@@ -53,7 +52,6 @@ from offsetlog.storage.local.files import (
     step,
     symlink_error,
     sync_above,
-    written,
 )
 from offsetlog.storage.paths import (
     TEMPORARY,
@@ -61,7 +59,6 @@ from offsetlog.storage.paths import (
     check_range,
     join,
     split,
-    temporary_name,
 )
 from offsetlog.storage.redact import Redactor
 from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult, Unknown
@@ -71,47 +68,52 @@ _KEPT_FOLDERS = 64
 
 
 class _LocalOffer:
-    def __init__(self, store: LocalStore, data: bytes, beside: str) -> None:
+    """Bytes that the first put writes to a temporary, which is linked to one name after another."""
+
+    def __init__(self, store: LocalStore, data: bytes) -> None:
         self._store = store
         self._data = data
-        self._file: Temporary | None = None
+        self._temporary: Temporary | None = None
         self.check: Callable[[], None] | None = None
         """Raises if the folder that was opened for a put is not the caller's any more."""
-        with store._errors("create", beside):
-            self._file = store._temporary(split(beside)[0], data)
 
     def put(self, name: str) -> PutResult:
         folder_name, last = split(name)
-        with self._store._errors("create", name):
+        store = self._store
+        try:
             for again in (False, True):
-                if again and self.check is not None:
-                    self.check()
-                folder = self._store._writable(folder_name)
+                temporary = self._temporary
+                if temporary is None:
+                    temporary = store._temporary(folder_name, self._data, self.check)
+                    self._temporary = temporary
+                # Writing took its time: only now is it asked where the name leads.
+                folder = store._current(folder_name, writable=True)
+                if folder is None:
+                    folder = store._make(folder_name, self.check)
                 if self.check is not None:
                     # What is true of the name now is true of the folder that is open, and the
                     # link goes there: once that folder is removed nothing can be linked into it.
                     self.check()
-                if self._file is None:
-                    self._file = self._store._temporary(folder_name, self._data)
                 try:
-                    self._file.link(folder, last)
+                    temporary.link(folder, last)
                     break
                 except FileExistsError:
                     check_is_file(folder, last, name)
                     return Conflict()
                 except OSError as error:
                     if again or error.errno not in (errno.ENOENT, errno.EXDEV):
-                        raise self._store._no_link(error, name) from None
+                        raise store._no_link(error, name) from None
                     # The folder was removed under us, or is another disk: write there.
-                    self._store._forget(folder_name)
+                    store._forget(folder_name)
                     self.close()
-        return self._settle(folder, name)
-
-    def _settle(self, folder: Folder, name: str) -> PutResult:
+        except OSError as error:
+            raise store._error(error, "create", name) from None
+        assert folder is not None
         try:
-            if self._file is not None and self._file.drop_name():
-                self._file.close()
-                self._file = None
+            if isinstance(temporary, NamedTemporary):
+                # Before anybody opens the entry: they are one file.
+                self._temporary = None
+                temporary.close()
             os.fsync(folder.fd)
         except OSError as error:
             fault = faults.of_exception(error)
@@ -119,13 +121,9 @@ class _LocalOffer:
         return Committed()
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-    def __del__(self) -> None:
-        if getattr(self, "_file", None) is not None:
-            self.close()
+        if self._temporary is not None:
+            self._temporary.close()
+            self._temporary = None
 
 
 class _Errors:
@@ -174,17 +172,15 @@ class LocalStore:
     # -- writing
 
     def offer(self, data: bytes, beside: str) -> _LocalOffer:
-        return _LocalOffer(self, data, beside)
+        return _LocalOffer(self, data)
 
     def put(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
         folder_name, last = split(name)
-        with self._errors("write", name):
-            folder = self._writable(folder_name)
-            temporary = self._named_temporary(folder, data, durable)
+        with _Errors(self, "write", name):
+            folder = self._current(folder_name, writable=True) or self._make(folder_name)
+            temporary = NamedTemporary(folder, data, durable)
             try:
-                assert temporary.name is not None
-                os.rename(temporary.name, last, src_dir_fd=folder.fd, dst_dir_fd=folder.fd)
-                temporary.name = None
+                temporary.rename(last)
                 if durable:
                     os.fsync(folder.fd)
             finally:
@@ -193,7 +189,7 @@ class LocalStore:
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             folder_name, last = split(name)
-            with self._errors("delete", name):
+            with _Errors(self, "delete", name):
                 folder = self._folder(folder_name)
                 if folder is not None:
                     remove(last, folder)
@@ -205,7 +201,7 @@ class LocalStore:
             self.delete([info.name for info in self.list("")])
             return
         parent_name, last = split(folder)
-        with self._errors("delete", folder):
+        with _Errors(self, "delete", folder):
             parent = self._folder(parent_name)
             if parent is None or self._folder(folder) is None:
                 return
@@ -225,7 +221,7 @@ class LocalStore:
     def remove_folder(self, folder: str) -> bool:
         """Remove a folder if it is empty; whether it is gone."""
         parent_name, last = split(folder)
-        with self._errors("delete", folder):
+        with _Errors(self, "delete", folder):
             parent = self._folder(parent_name)
             if parent is None:
                 return True
@@ -249,14 +245,14 @@ class LocalStore:
             yield LocalStore(at), part
 
     def settle(self, folder: str) -> None:
-        with self._errors("sync", check_folder(folder)):
+        with _Errors(self, "sync", check_folder(folder)):
             found = self._folder(folder)
             if found is not None:
                 os.fsync(found.fd)
 
     def sync(self, name: str) -> None:
         """Make the bytes of a file durable, whoever wrote them."""
-        with self._errors("sync", name):
+        with _Errors(self, "sync", name):
             fd = self._open(*split(name))
             if fd is not None:
                 try:
@@ -267,7 +263,7 @@ class LocalStore:
     def sweep(self, folder: str, before_ms: int) -> int:
         """Remove temporaries that killed writers left in a folder; how many there were."""
         removed = 0
-        with self._errors("delete", check_folder(folder)):
+        with _Errors(self, "delete", check_folder(folder)):
             found = self._folder(folder)
             for last, status in entries(found) if found else ():
                 old = status.st_mtime_ns // 1_000_000 < before_ms
@@ -290,7 +286,7 @@ class LocalStore:
     ) -> T | None:
         folder_name, last = split(name)
         check_range(start, end)
-        with self._errors("read", name):
+        try:
             fd = self._open(folder_name, last)
             if fd is None:
                 return None
@@ -303,10 +299,12 @@ class LocalStore:
                 return read(fd, first, size if end is None else min(end, size))
             finally:
                 os.close(fd)
+        except OSError as error:
+            raise self._error(error, "read", name) from None
 
     def info(self, name: str) -> FileInfo | None:
         folder_name, last = split(name)
-        with self._errors("look at", name):
+        with _Errors(self, "look at", name):
             folder = self._folder(folder_name)
             if folder is None:
                 return None
@@ -331,7 +329,7 @@ class LocalStore:
         return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
     def list(self, folder: str) -> Iterator[FileInfo]:
-        with self._errors("list", check_folder(folder)):
+        with _Errors(self, "list", check_folder(folder)):
             found = self._folder(folder)
             for last, status in entries(found) if found else ():
                 if stat.S_ISREG(status.st_mode) and not last.startswith(TEMPORARY):
@@ -339,7 +337,7 @@ class LocalStore:
                     yield FileInfo(join(folder, last), status.st_size, modified)
 
     def folders(self, folder: str) -> Iterator[str]:
-        with self._errors("list", check_folder(folder)):
+        with _Errors(self, "list", check_folder(folder)):
             found = self._folder(folder)
             for last, status in entries(found) if found else ():
                 if stat.S_ISDIR(status.st_mode):
@@ -366,24 +364,23 @@ class LocalStore:
 
     def _folder(self, folder: str) -> Folder | None:
         """The folder as it is now, open; None if there is none."""
-        known = self._known.get(folder)
-        if known is not None:
-            if self._is_current(folder, known):
-                return known
-            self._forget(folder)
-        return self._walk(folder, create=False)
+        return self._current(folder) or self._walk(folder, create=False)
 
-    def _writable(self, folder: str) -> Folder:
-        """The folder as it is now, with its name and those above it made durable."""
-        known = self._known.get(folder)
-        if known is not None and known.durable and self._is_current(folder, known):
-            return known
-        self._forget(folder)
+    def _make(self, folder: str, check: Callable[[], None] | None = None) -> Folder:
+        """The folder, made where it is not there, with its name and those above it durable.
+        ``check`` may object before anything is made."""
+        if check is not None:
+            check()
         made = self._walk(folder, create=True)
         assert made is not None
         return made
 
-    def _is_current(self, folder: str, known: Folder) -> bool:
+    def _current(self, folder: str, writable: bool = False) -> Folder | None:
+        """The folder if it is open, and still what its path names. ``writable``: its name and
+        those above it were made durable as well."""
+        known = self._known.get(folder)
+        if known is None:
+            return None
         path = self._root
         try:
             now = os.stat(path)
@@ -391,10 +388,14 @@ class LocalStore:
                 path = f"{path}/{part}"
                 now = os.lstat(path)
                 if stat.S_ISLNK(now.st_mode):
-                    return False
+                    break
+            else:
+                if known.identity == (now.st_dev, now.st_ino):
+                    return known if known.durable or not writable else None
         except OSError:
-            return False
-        return known.identity == (now.st_dev, now.st_ino)
+            pass
+        self._forget(folder)
+        return None
 
     def _walk(self, folder: str, create: bool) -> Folder | None:
         if create and self._mark is None:
@@ -443,30 +444,26 @@ class LocalStore:
 
     # -- temporaries
 
-    def _temporary(self, folder_name: str, data: bytes) -> Temporary:
-        folder = self._writable(folder_name)
-        if self._unnamed:
-            try:
-                fd = os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd)
-            except OSError as error:
-                if error.errno not in NO_TMPFILE:
-                    raise
-                self._unnamed = False
-            else:
-                return written(Temporary(fd, folder, None), data, durable=True)
-        return self._named_temporary(folder, data, durable=True)
-
-    def _named_temporary(
-        self, folder: Folder, data: bytes | memoryview, durable: bool
+    def _temporary(
+        self, folder_name: str, data: bytes, check: Callable[[], None] | None
     ) -> Temporary:
-        name = temporary_name()
-        fd = os.open(name, WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW, 0o666, dir_fd=folder.fd)
-        return written(Temporary(fd, folder, name), data, durable)
+        """A file with these bytes, durable, in this folder. One without a name may lie in any
+        folder that is open: whether that is still the right one is seen before it is linked."""
+        if self._unnamed:
+            folder = self._known.get(folder_name) or self._make(folder_name, check)
+            try:
+                return Temporary(folder, data)
+            except OSError as error:
+                if error.errno in NO_TMPFILE:
+                    self._unnamed = False
+                elif self._current(folder_name) is folder:
+                    raise
+                else:  # The open folder was removed.
+                    return Temporary(self._make(folder_name, check), data)
+        folder = self._current(folder_name, writable=True) or self._make(folder_name, check)
+        return NamedTemporary(folder, data)
 
     # -- errors
-
-    def _errors(self, doing: str, name: str) -> _Errors:
-        return _Errors(self, doing, name)
 
     def _error(self, error: OSError, doing: str, name: str) -> OffsetLogError:
         return faults.storage_error(faults.of_exception(error), doing, name, self.url, self._redact)

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Callable, Iterator
 
 from offsetlog.errors import StorageError
-from offsetlog.storage.paths import check_name
+from offsetlog.storage.paths import check_name, temporary_name
 
 FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0) | os.O_RDONLY
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
@@ -46,52 +46,71 @@ class Folder:
 
 
 class Temporary:
-    """A written and synced file that has no final name yet."""
+    """A written and synced file without a name. It is gone when the last user lets go of it."""
 
-    __slots__ = ("fd", "folder", "name")
+    __slots__ = ("fd",)
+    name: str | None = None
 
-    def __init__(self, fd: int, folder: Folder, name: str | None) -> None:
-        self.fd, self.folder, self.name = fd, folder, name
+    def __init__(self, folder: Folder, data: bytes | memoryview) -> None:
+        self.fd = -1
+        self.fd = os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd)
+        self._fill(data, durable=True)
+
+    def _fill(self, data: bytes | memoryview, durable: bool) -> None:
+        try:
+            rest = memoryview(data)
+            while len(rest):
+                rest = rest[os.write(self.fd, rest[:_CHUNK]) :]
+            if durable:
+                _sync_data(self.fd)
+        except BaseException:
+            self.close()
+            raise
 
     def link(self, folder: Folder, last: str) -> None:
-        if self.name is None:
-            source = f"/proc/self/fd/{self.fd}"
-            os.link(source, last, dst_dir_fd=folder.fd, follow_symlinks=True)
-        else:
-            os.link(
-                self.name,
-                last,
-                src_dir_fd=self.folder.fd,
-                dst_dir_fd=folder.fd,
-                follow_symlinks=False,
-            )
-
-    def drop_name(self) -> bool:
-        """Remove the temporary name; False if there was none to remove."""
-        if self.name is None:
-            return False
-        name, self.name = self.name, None
-        remove(name, self.folder)
-        return True
+        source = f"/proc/self/fd/{self.fd}"
+        os.link(source, last, dst_dir_fd=folder.fd, follow_symlinks=True)
 
     def close(self) -> None:
-        self.drop_name()
         fd, self.fd = self.fd, -1
         if fd >= 0:
             os.close(fd)
 
+    __del__ = close
 
-def written(temporary: Temporary, data: bytes | memoryview, durable: bool) -> Temporary:
-    try:
-        rest = memoryview(data)
-        while len(rest):
-            rest = rest[os.write(temporary.fd, rest[:_CHUNK]) :]
-        if durable:
-            _sync_data(temporary.fd)
-    except BaseException:
-        temporary.close()
-        raise
-    return temporary
+
+class NamedTemporary(Temporary):
+    """A written file with a name that nobody takes for an entry's."""
+
+    __slots__ = ("folder", "name")
+
+    def __init__(self, folder: Folder, data: bytes | memoryview, durable: bool = True) -> None:
+        self.fd, self.name = -1, None
+        name, flags = temporary_name(), WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW
+        self.fd = os.open(name, flags, 0o666, dir_fd=folder.fd)
+        self.folder, self.name = folder, name
+        self._fill(data, durable)
+
+    def link(self, folder: Folder, last: str) -> None:
+        assert self.name is not None
+        here, there = self.folder.fd, folder.fd
+        os.link(self.name, last, src_dir_fd=here, dst_dir_fd=there, follow_symlinks=False)
+
+    def rename(self, last: str) -> None:
+        """Give it this name in its folder, in place of what has it."""
+        assert self.name is not None
+        os.rename(self.name, last, src_dir_fd=self.folder.fd, dst_dir_fd=self.folder.fd)
+        self.name = None
+
+    def close(self) -> None:
+        name, self.name = self.name, None
+        try:
+            if name is not None:
+                remove(name, self.folder)
+        finally:
+            super().close()
+
+    __del__ = close
 
 
 def read_range(fd: int, start: int, end: int) -> bytes:

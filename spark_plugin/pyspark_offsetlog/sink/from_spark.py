@@ -228,7 +228,7 @@ def _headers(column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from offsetlog.engine.append.record_batch import check_headers
+    from offsetlog.engine.append.record_checks import check_headers
     from offsetlog.format import record_schema as rows
 
     if column.null_count == len(column):

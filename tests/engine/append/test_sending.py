@@ -13,7 +13,7 @@ from offsetlog import InvalidRequestError, StorageError
 from offsetlog.client.log import Log
 from offsetlog.core.group.requests import CommitRequest
 from offsetlog.engine.append import group_commit as appender_module
-from offsetlog.engine.append.group_commit import GroupCommit
+from offsetlog.engine.append.writer import Writer
 from offsetlog.engine.env import REAL
 from offsetlog.engine.group.commit_queue import CommitQueue
 from offsetlog.engine.topic.stored_state import StoredState
@@ -318,14 +318,14 @@ def test_a_batch_that_was_interrupted_twice_says_that_it_may_be_there(scripted, 
     appender._thread = threading.Thread(target=idle.wait, daemon=True)
     appender._thread.start()
     future = producer.send("t", b"x")
-    deliver = GroupCommit._deliver
+    deliver = Writer.deliver
 
-    def interrupted(self, *given: object) -> None:
-        deliver(self, *given)
+    def interrupted(self, *arguments: object) -> None:
+        deliver(self, *arguments)
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(GroupCommit, "_deliver", interrupted)
+        patched.setattr(Writer, "deliver", interrupted)
         for _ in range(2):
             assert not future.done()
             with pytest.raises(KeyboardInterrupt):

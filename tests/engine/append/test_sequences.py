@@ -207,7 +207,7 @@ def test_a_lane_that_was_at_hand_when_its_producer_was_closed_takes_nothing_more
     lane = producer._topics["t"]
     producer.close()
     with pytest.raises(InvalidRequestError, match="producer was closed"):
-        lane.room_for(1, 0.0)
+        lane.room_for(1, 0.0, producer)
 
 
 def test_a_log_that_is_closed_names_what_was_never_flushed(tmp_path):

@@ -45,24 +45,29 @@ def files(root: Path) -> list[str]:
 
 def test_a_temporary_has_no_name_where_the_disk_can_do_that(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path))
+    create(store, "f/taken")
     offer = store.offer(b"data", "f/a")
-    assert files(tmp_path) == []
+    assert isinstance(offer.put("f/taken"), Conflict)
+    assert files(tmp_path) == ["f/taken"]
     assert isinstance(offer.put("f/a"), Committed)
-    assert files(tmp_path) == ["f/a"]
+    assert files(tmp_path) == ["f/a", "f/taken"]
     offer.close()
 
 
 def test_a_named_temporary_is_gone_when_the_create_returns(tmp_path: Path) -> None:
     store = LocalStore(str(tmp_path), unnamed_temporaries=False)
+    create(store, "f/taken")
     offer = store.offer(b"data", "f/a")
-    (temporary,) = files(tmp_path)
+    assert isinstance(offer.put("f/taken"), Conflict)
+    temporary, _ = files(tmp_path)
     assert temporary.startswith("f/.tmp-")
-    assert list(store.list("f")) == [], "it never looks like an entry"
+    assert [found.name for found in store.list("f")] == ["f/taken"], "it is no entry"
     assert isinstance(offer.put("f/a"), Committed)
-    assert files(tmp_path) == ["f/a"]
+    assert files(tmp_path) == ["f/a", "f/taken"]
     assert isinstance(offer.put("f/b"), Committed), "the bytes can be put again"
+    assert isinstance(offer.put("f/b"), Conflict)
     offer.close()
-    assert files(tmp_path) == ["f/a", "f/b"]
+    assert files(tmp_path) == ["f/a", "f/b", "f/taken"]
     assert store.get("f/b") == b"data"
 
 
@@ -78,11 +83,13 @@ def test_a_disk_that_has_no_unnamed_files_gets_named_ones(
 
     monkeypatch.setattr(local_module.os, "open", without)
     store = LocalStore(str(tmp_path))
+    create(store, "f/taken")
     offer = store.offer(b"data", "f/a")
+    assert isinstance(offer.put("f/taken"), Conflict)
     assert files(tmp_path)[0].startswith("f/.tmp-")
     assert isinstance(offer.put("f/a"), Committed)
     offer.close()
-    assert files(tmp_path) == ["f/a"]
+    assert files(tmp_path) == ["f/a", "f/taken"]
 
 
 def test_a_disk_without_hard_links_is_refused(
@@ -120,7 +127,7 @@ def test_names_that_lead_out_are_refused(store: LocalStore, name: str) -> None:
         lambda: store.get(name),
         lambda: store.view(name),
         lambda: store.put(name, b""),
-        lambda: store.offer(b"", name),
+        lambda: create(store, name, b""),
         lambda: store.info(name),
         lambda: store.delete([name]),
         lambda: store.offer(b"", "fine").put(name),
@@ -401,7 +408,7 @@ def test_a_store_that_keeps_to_a_root_creates_nothing_elsewhere(
         with pytest.raises(StorageError, match="is not mine"):
             store.put(name, b"x")
         with pytest.raises(StorageError, match="is not mine"):
-            store.offer(b"x", name)
+            create(store, name)
         if offer is not None:
             with pytest.raises(StorageError, match="is not mine"):
                 offer.put(name)

@@ -1,0 +1,240 @@
+"""What a producer with ``app_id`` and ``sequence`` sends to one topic: one batch under that number.
+
+Invariants:
+
+1. The first flush closes the batch. Nothing else writes it: nothing else knows that it is whole.
+2. A flush whose fate is open sends the very same rows when it is called again.
+3. A batch that nobody finished is named: when it is dropped, and when the log is closed.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from contextlib import suppress
+
+import pyarrow as pa
+
+from offsetlog.core.topic.entry import Part
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.append.group_commit import RECORD_OVERHEAD
+from offsetlog.engine.append.record_batch import RecordBatch, assign_partitions, prepare
+from offsetlog.engine.append.record_checks import check_named_partition
+from offsetlog.engine.append.segment_writer import SegmentWriter
+from offsetlog.engine.append.send_buffer import SendBuffer, SentColumns, columns_of, in_words
+from offsetlog.engine.append.writer import Sender
+from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning, StorageError
+from offsetlog.values import settings_of
+
+KEYED_BYTES = 256 * 1024 * 1024
+"""The most that gathers under one sequence."""
+DROPPED_NAMED = 100
+
+
+class SequenceRows:
+    """The rows of one sequence. Where they go follows from them, the sequence and the partition
+    count alone, so what an entry of an earlier run holds can be compared with them."""
+
+    def __init__(self, columns: SentColumns, partitions: int, sequence: int, topic: str) -> None:
+        self._columns = columns
+        self._sequence = sequence
+        self._topic = topic
+        self._partitions = partitions
+        self.prepared = self.placed(partitions)
+
+    def placed(self, partitions: int) -> RecordBatch:
+        """As they go to so many partitions."""
+        if partitions == self._partitions and hasattr(self, "prepared"):
+            return self.prepared
+        by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
+        return prepare(self._columns.table, by, self._columns.times)
+
+    @property
+    def digest(self) -> str:
+        return self.prepared.digest
+
+    def digest_under(self, partitions: int) -> str:
+        try:
+            return self.placed(partitions).digest
+        except InvalidRequestError:
+            return ""  # A partition is named that was not there: other rows.
+
+    def parts(self, segment_writer: SegmentWriter, state: TopicState) -> tuple[Part, ...]:
+        return self.prepared.parts(segment_writer, state)
+
+    def inline(self) -> pa.Table:
+        return self.prepared.inline()
+
+
+class SequenceTarget:
+    """Gathers the records of one topic under a caller's key: one batch, which the first flush
+    closes and writes as one entry."""
+
+    open: SendBuffer | None = None
+    """Never: each record is looked at by ``room_for``."""
+
+    def __init__(self, handle: OpenTopic, app_id: str, sequence: int) -> None:
+        self._handle = handle
+        self._app = app_id
+        self._sequence = sequence
+        self._batch: SendBuffer | None = None
+        """What is not decided yet."""
+        self._closed = ""
+        """Why nothing more is taken."""
+        self._attempt: tuple[SequenceRows, TopicState] | None = None
+        """Of a flush whose fate is open: its next try must send the very same rows."""
+        self.lock = threading.Lock()
+        self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
+        self.append_time = handle.config.log_append_time
+
+    def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
+        batch = self._gathering(size, sender)
+        if batch.table is not None:
+            raise _mixed(self._app)
+        return batch
+
+    def add_table(self, table: pa.Table, sender: object) -> SendBuffer:
+        with self.lock:
+            batch = self._gathering(table.nbytes, sender)
+            if batch.values or batch.table is not None:
+                raise _mixed(self._app)
+            batch.table = table
+            batch.size = table.nbytes
+            return batch
+
+    def _gathering(self, size: int, sender: object) -> SendBuffer:
+        if self._closed:
+            raise self._refusal()
+        if self._batch is None:
+            self._batch = SendBuffer(self._handle.name, self, 0.0, sender)
+            self._handle.gathering.add(self)
+        if self._batch.size + size > KEYED_BYTES and self._batch.size:
+            raise InvalidRequestError(
+                f"More than {KEYED_BYTES} bytes wait under one sequence of app_id {self._app!r}.",
+                "Share them out over several sequences, each with a producer of its own, or use "
+                "send_arrow() for one large batch.",
+            )
+        return self._batch
+
+    def _refusal(self) -> InvalidRequestError:
+        if self._batch is not None:
+            return InvalidRequestError(
+                f"The fate of {self} is open: no more records are taken.",
+                "Call flush() again, and send what follows under the next sequence.",
+            )
+        return InvalidRequestError(
+            f"No more records are taken for {self}: {self._closed}.",
+            "A sequence is one batch: send all of it before the first flush() or result(), and "
+            "what follows by a producer with another sequence.",
+        )
+
+    def check_partition(self, partition: int) -> None:
+        check_named_partition(self._handle, partition)
+
+    def drive(self, batch: SendBuffer) -> None:
+        """Called by a future that is waited for: its batch is flushed."""
+        self._handle.check_process()
+        with suppress(OffsetLogError):
+            self.flush(None)  # Its failure is the batch's, and so the future's.
+
+    def refuse_more(self) -> None:
+        with self.lock:
+            self._closed = self._closed or "the producer was closed"
+
+    def abandon(self, why: str) -> OffsetLogError | None:
+        """Nothing more will be tried; what became of the batch, if nobody was told yet."""
+        with self.lock:
+            batch, self._batch = self._batch, None
+            tried, self._attempt = self._attempt is not None, None
+            self._closed = self._closed or "the producer was left"
+        if batch is None:
+            return None
+        self._handle.gathering.discard(self)
+        error: OffsetLogError
+        if tried:
+            error = StorageError(
+                f"{why} while the fate of {self} was open: it may have been written.",
+                "Send the same records again under the same sequence: they are never there twice.",
+                may_have_landed=True,
+            )
+        else:
+            error = InvalidRequestError(
+                f"{why} before flush(): nothing of {self} was written ({_records(batch)}).",
+                "Call flush(), or use the producer in a with block; send it again under the same "
+                "sequence.",
+            )
+        if batch.done.is_set():
+            return None  # The flush that left its fate open has said so.
+        batch.fail(error)
+        return error
+
+    def flush(self, timeout: float | None) -> None:
+        self._handle.check_process()
+        with self.lock:
+            batch = self._batch
+            if batch is None:
+                return
+            self._closed = "its batch was written by the first flush() or result()"
+            try:
+                self._write(batch)
+            except OffsetLogError as error:
+                batch.fail(error)
+                if not error.may_have_landed:
+                    self._closed = "its batch failed, and nothing of it was written"
+                    self._decided()
+                raise
+            except Exception as error:  # noqa: BLE001 - a future that is never done would hang
+                failure = StorageError(
+                    f"Writing {self} failed: {error!r}.",
+                    "Call flush() again.",
+                    may_have_landed=True,
+                )
+                batch.fail(failure)
+                raise failure from error
+            self._decided()
+
+    def _decided(self) -> None:
+        self._batch = self._attempt = None
+        self._handle.gathering.discard(self)
+
+    def failure(self, sender: object | None = None) -> OffsetLogError | None:
+        return None  # ``flush`` itself has raised it.
+
+    def _write(self, batch: SendBuffer) -> None:
+        if self._attempt is None:
+            state = self._handle.state(fresh=False)
+            columns = columns_of(batch)
+            if settings_of(state.config).log_append_time:
+                columns = columns.with_time(self._handle.chain.env.now_ms())
+            load = SequenceRows(columns, state.partitions, self._sequence, self._handle.name)
+            self._attempt = load, state
+        load, state = self._attempt
+        sender = Sender(self._app, self._sequence, False)
+        receipt = self._handle.writer.append(load, sender, state.partitions, state.life)
+        # An earlier run may have written them when the topic had fewer partitions.
+        prepared = load.placed(receipt.hashed_with)
+        batch.succeed(receipt.placed, prepared.order, prepared.times)
+
+    def __str__(self) -> str:
+        return f"sequence {self._sequence} of app_id {self._app!r} for topic {self._handle.name!r}"
+
+    def __del__(self) -> None:
+        # Dropped with records that were never flushed: said at once, and when the log is closed.
+        batch = getattr(self, "_batch", None)
+        if batch is not None and not batch.done.is_set():
+            text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
+            if len(self._handle.dropped) < DROPPED_NAMED:
+                self._handle.dropped.append(text)
+            warnings.warn(f"{text}.", OffsetLogWarning, stacklevel=2)
+
+
+def _records(batch: SendBuffer) -> str:
+    return in_words(len(batch.values) if batch.table is None else batch.table.num_rows)
+
+
+def _mixed(app: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"One sequence of app_id {app!r} takes records or one table, not both.",
+        "Send all of it in one table, or give the table a producer with a sequence of its own.",
+    )

@@ -1,0 +1,79 @@
+"""An append that is taken for readable by a look at its values is one that readers take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from offsetlog.core.topic.entry import Append, Entry, Part, SegmentRef
+from offsetlog.errors import InvalidRequestError
+from offsetlog.format import decisions, entries
+from offsetlog.values import MAX_PARTITIONS, MIN_TIME
+
+PLAIN = Entry(
+    "0123456789abcdef" * 2,
+    1_700_000_000_000,
+    Append("app", 1, True, 0, 0, 3, "digest", 0, (Part(0, 1, 5, 7, 7), Part(2, 3, 9, -1, 8))),
+)
+EDGES = [
+    -1, 0, 1, 2, MAX_PARTITIONS - 1, MAX_PARTITIONS, MAX_PARTITIONS + 1, MIN_TIME - 1, MIN_TIME,
+    2**63 - 1, 2**63, True, 0.0, 1.5, "1", None,
+]  # fmt: skip
+TEXTS = ["", "a", "0" * 32, "g" * 32, "A" * 32, "0" * 31, "0" * 33, "x" * 64, "x" * 65, "y" * 4096,
+         "y" * 4097, "\ud800", "\n", 7, None]  # fmt: skip
+SEGMENT = SegmentRef(0, "0" * 32, 100, 20, "0" * 16)
+
+
+@st.composite
+def changed(draw: st.DrawFn) -> Entry:
+    """A plain append with some of its values replaced."""
+    body: Append = PLAIN.body  # type: ignore[assignment]
+    numbers, texts = st.sampled_from(EDGES), st.sampled_from(TEXTS)
+    values: dict[str, Any] = {
+        "app": texts, "seq": numbers, "own": numbers, "born": numbers, "life": numbers,
+        "hashed_with": numbers, "digest": texts, "ts_type": numbers,
+    }  # fmt: skip
+    for name in draw(st.lists(st.sampled_from(sorted(values)), max_size=2)):
+        body = body._replace(**{name: draw(values[name])})
+    parts = list(body.parts)
+    for _ in range(draw(st.integers(0, 2))):
+        name = draw(st.sampled_from(Part._fields))
+        value = draw(st.sampled_from([None, SEGMENT]) if name == "segment" else numbers)
+        at = draw(st.integers(0, 1))
+        parts[at] = parts[at]._replace(**{name: value})
+    body = body._replace(parts=tuple(parts))
+    if draw(st.booleans()):
+        return PLAIN._replace(body=body)
+    write_id = draw(texts)
+    return Entry(write_id, draw(numbers), body)
+
+
+@settings(max_examples=400, deadline=None)
+@given(changed())
+@example(PLAIN)
+def test_what_is_taken_for_readable_is_read(entry):
+    try:
+        plain = decisions.is_plain_append(entry)
+    except (TypeError, ValueError):
+        return  # Nothing is written of it either.
+    if plain:
+        assert decisions.decode(decisions.encode(entry), "e") == entry
+
+
+def test_an_ordinary_append_is_plain():
+    assert decisions.is_plain_append(PLAIN)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"app": "y" * 4097}, {"seq": -1}, {"seq": 2**63}, {"hashed_with": 0}, {"ts_type": 2},
+     {"own": 1}, {"parts": (Part(0, 0, 5, 7, 7),)}, {"parts": (Part(0, 1, 5, 8, 7),)}],
+)  # fmt: skip
+def test_what_no_reader_takes_is_not_written(change):
+    entry = PLAIN._replace(body=PLAIN.body._replace(**change))
+    assert not decisions.is_plain_append(entry)
+    with pytest.raises(InvalidRequestError, match="Nothing was written"):
+        entries.encode(entry, None, "none")
