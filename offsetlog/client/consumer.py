@@ -1,14 +1,15 @@
-"""The consumer: reads partitions from a position on, alone or as a worker of a group.
+"""The consumer: reads partitions from a position on, alone or as a member of a group.
 
 Invariants:
 
-1. A position is the offset of the next record that ``poll`` gives. It moves only by ``poll``
-   and by ``seek``; a poll that does not return, be it by Ctrl-C, moves nothing: its records are
-   given by the next one, and no commit names them. Committed is the next offset to read, too.
+1. A position is the offset of the next record that ``poll`` returns. It moves only by ``poll``
+   and by ``seek``, to a place where the partition has a record or ends. A poll that does not
+   return, be it by Ctrl-C, moves nothing: the next one returns its records, and no commit names
+   them. Committed is the next offset to read, too.
 2. A partition found after subscribing is read from its start, so none of its records is missed;
    with a group, one that was added while the group had a member or a position in its topic.
 3. Without a group nothing is committed. With one, ``poll`` first does what the group asks for:
-   commits by itself if it is time, gives partitions up, takes new ones, follows resets.
+   commits by itself if it is time, releases partitions, takes new ones, follows resets.
 4. A ``with`` block that ends by an exception commits nothing new, and leaves the group.
 """
 
@@ -44,9 +45,9 @@ from offsetlog.errors import (
 from offsetlog.storage import forks
 from offsetlog.values import Record, TopicPartition, as_partition
 
-LOCAL_PAUSE = 0.002
-REMOTE_PAUSE = 0.1
-READ_RECORDS = 1_000_000
+LOCAL_PAUSE_SECONDS = 0.002
+REMOTE_PAUSE_SECONDS = 0.1
+MAX_ARROW_RECORDS = 1_000_000
 T = TypeVar("T")
 
 
@@ -76,7 +77,7 @@ class Consumer:
         check_whole("max_poll_records", max_poll_records)
         self._host = host
         self._policy = check_policy(auto_offset_reset)
-        self._most = max_poll_records
+        self._max_records = max_poll_records
         self._pause = None if poll_interval_ms is None else poll_interval_ms / 1000
         self._subscribed: tuple[str, ...] = ()
         self._counts: dict[str, int] = {}
@@ -86,14 +87,14 @@ class Consumer:
         self._group_member: GroupMember | None = None
         if group is not None:
             settings = group_settings(
-                auto_offset_reset,
-                enable_auto_commit,
-                auto_commit_interval_ms,
-                session_timeout_ms,
-                heartbeat_interval_ms,
-                max_poll_interval_ms,
-                partition_assignment_strategy,
-                client_id,
+                policy=auto_offset_reset,
+                auto_commit=enable_auto_commit,
+                auto_commit_ms=auto_commit_interval_ms,
+                session_ms=session_timeout_ms,
+                heartbeat_ms=heartbeat_interval_ms,
+                max_poll_ms=max_poll_interval_ms,
+                strategy=partition_assignment_strategy,
+                client=client_id,
             )
             self._group_member = GroupMember(
                 host=host, group=group, settings=settings, cursor=self._cursor, consumer=self
@@ -119,9 +120,9 @@ class Consumer:
         names = tuple(dict.fromkeys(topics))
         if not names:
             raise InvalidRequestError("No topic was given.", "Name at least one.")
-        given = RebalanceCallbacks(on_assign, on_revoke, on_lost)
-        if any(given):
-            self._callbacks = given
+        callbacks = RebalanceCallbacks(on_assign, on_revoke, on_lost)
+        if any(callbacks):
+            self._callbacks = callbacks
         if self._group_member is not None:
             self._group_member.callbacks = self._callbacks
             self._group_member.subscribe(names)
@@ -136,13 +137,13 @@ class Consumer:
         """Read just these partitions. With a group they are committed for it, as long as it has
         no members; there are no heartbeats and no rebalancing."""
         self._check_open()
-        wanted = [as_partition(p) for p in partitions]
-        self._looked(wanted)
+        assigned = [as_partition(p) for p in partitions]
+        self._fresh_states(assigned)
         self._subscribed, self._counts = (), {}
         if self._group_member is not None:
-            self._group_member.assign(wanted)
+            self._group_member.assign(assigned)
         else:
-            self._cursor.keep(wanted)
+            self._cursor.keep(assigned)
 
     def unsubscribe(self) -> None:
         """Read nothing; with a group, commit (if that is automatic) and leave it."""
@@ -167,22 +168,22 @@ class Consumer:
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Give nothing of these partitions until ``resume``."""
-        self._cursor.paused |= {self._mine(p) for p in partitions}
+        self._cursor.paused |= {self._assigned(p) for p in partitions}
 
     def resume(self, *partitions: tuple[str, int]) -> None:
-        self._cursor.paused -= {self._mine(p) for p in partitions}
+        self._cursor.paused -= {self._assigned(p) for p in partitions}
 
     def paused(self) -> set[TopicPartition]:
         return set(self._cursor.paused)
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Let the next poll begin at ``offset``, which must be there or be the end."""
-        tp = self._mine(partition)
+        tp = self._assigned(partition)
         if type(offset) is not int:
             raise InvalidRequestError(f"{offset!r} is not an offset.", "It is a whole number.")
         part = self._handle(tp.topic).state(fresh=False).parts[tp.partition]
         if not part.start <= offset <= part.end:
-            part = self._checked(tp).parts[tp.partition]
+            part = self._fresh_states([tp])[tp].parts[tp.partition]
         if not part.start <= offset <= part.end:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {tp.topic}-{tp.partition} is not there.",
@@ -191,39 +192,39 @@ class Consumer:
         self._cursor.move(tp, offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        for tp, state in self._looked(self._these(partitions)).items():
+        for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
             self._cursor.move(tp, state.start(tp.partition))
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        for tp, state in self._looked(self._these(partitions)).items():
+        for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
             self._cursor.move(tp, state.end(tp.partition))
 
     def seek_to_time(self, time_ms: int, *partitions: tuple[str, int]) -> None:
         """Let the next poll begin at the first record at or after a time; at the end if none."""
-        for tp, state in self._looked(self._these(partitions)).items():
-            found = self._handle(tp.topic).offset_for_time(tp.partition, time_ms)
-            self._cursor.move(tp, state.end(tp.partition) if found is None else found)
+        for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
+            offset = self._handle(tp.topic).offset_for_time(tp.partition, time_ms)
+            self._cursor.move(tp, state.end(tp.partition) if offset is None else offset)
 
     def position(self, partition: tuple[str, int]) -> int:
         """The offset of the next record that a poll gives."""
-        return self._cursor.position(self._mine(partition))
+        return self._cursor.position(self._assigned(partition))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        looked = self._looked(map(as_partition, partitions))
-        return {tp: state.start(tp.partition) for tp, state in looked.items()}
+        states = self._fresh_states(map(as_partition, partitions))
+        return {tp: state.start(tp.partition) for tp, state in states.items()}
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        looked = self._looked(map(as_partition, partitions))
-        return {tp: state.end(tp.partition) for tp, state in looked.items()}
+        states = self._fresh_states(map(as_partition, partitions))
+        return {tp: state.end(tp.partition) for tp, state in states.items()}
 
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time for each partition; None where there is none."""
-        wanted = {as_partition(given): time_ms for given, time_ms in times.items()}
+        by_partition = {as_partition(p): time_ms for p, time_ms in times.items()}
         return {
-            tp: self._handle(tp.topic).offset_for_time(tp.partition, wanted[tp])
-            for tp in self._looked(wanted)
+            tp: self._handle(tp.topic).offset_for_time(tp.partition, by_partition[tp])
+            for tp in self._fresh_states(by_partition)
         }
 
     # --- commits ---------------------------------------------------------------------------
@@ -240,8 +241,7 @@ class Consumer:
     ) -> Future[None]:
         """As ``commit``, without waiting. The callback gets the offsets, and the error or None,
         in this thread, at the next poll, commit or close."""
-        future: Future[None] = self._in_group("commit_async").commit_async(offsets, callback)
-        return future
+        return self._in_group("commit_async").commit_async(offsets, callback)
 
     def committed(
         self, *partitions: tuple[str, int], metadata: bool = False
@@ -249,21 +249,20 @@ class Consumer:
         """The next offset to read of these partitions (default: all that the group has), for
         those that have one; with ``metadata`` each comes with its text."""
         only = [as_partition(p) for p in partitions] or None
-        for tp in only or ():
-            self._checked(tp)
-        found = self._in_group("committed").committed(only)
-        return found if metadata else {tp: said.offset for tp, said in found.items()}
+        self._fresh_states(only or ())
+        committed = self._in_group("committed").committed(only)
+        return committed if metadata else {tp: c.offset for tp, c in committed.items()}
 
     def followed_reset(self, partition: tuple[str, int]) -> int:
         """The number of the last reset of the group that was followed in a partition; 0: none.
         What was polled under another number is not committed any more."""
         return self._in_group("followed_reset").polled.followed(as_partition(partition))
 
-    def _in_group(self, doing: str) -> GroupMember:
+    def _in_group(self, method: str) -> GroupMember:
         self._check_open()
         if self._group_member is None:
             raise InvalidRequestError(
-                f"{doing}() needs a group, and this consumer has none.",
+                f"{method}() needs a group, and this consumer has none.",
                 'Make it with log.consumer(group="..."), or keep the positions yourself.',
             )
         return self._group_member
@@ -286,65 +285,75 @@ class Consumer:
         return part.start if self._policy == "earliest" else part.end
 
     def out_of_range(self, tp: TopicPartition, position: int) -> int:
-        part = self._checked(tp).parts[tp.partition]
+        part = self._fresh_states([tp])[tp].parts[tp.partition]
         if self._policy == "none":
             raise OffsetOutOfRangeError(
                 f"Position {position} of {tp.topic}-{tp.partition} is not there any more.",
                 f"It holds {part.start} to {part.end}; seek(), or set auto_offset_reset.",
             )
         target = part.start if self._policy == "earliest" else part.end
-        _warn_moved(tp, position, target, part.start, part.end, self._policy)
+        warnings.warn(
+            f"Position {position} of {tp.topic}-{tp.partition} is not there any more (it holds "
+            f"{part.start} to {part.end}); auto_offset_reset={self._policy!r} moved it to "
+            f"{target}.",
+            OffsetLogWarning,
+            stacklevel=5,
+        )
         return target
 
     # --- polling ---------------------------------------------------------------------------
 
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
         """Up to ``max_records`` records; waits up to ``timeout`` seconds for the first."""
-        most = self._most if max_records is None else check_whole("max_records", max_records)
-        return self._given(timeout, most, _records)
+        limit = self._max_records
+        if max_records is not None:
+            limit = check_whole("max_records", max_records)
+        return self._poll(timeout, limit, _records)
 
     def poll_arrow(
         self, timeout: float = 0.0, max_records: int | None = None
     ) -> dict[TopicPartition, pa.Table]:
         """Arrow tables by partition, each of up to ``max_records`` rows (default: what one
         file or row group holds); waits up to ``timeout`` seconds for the first."""
-        most = READ_RECORDS if max_records is None else check_whole("max_records", max_records)
-        return self._given(timeout, most, _tables)
+        limit = MAX_ARROW_RECORDS
+        if max_records is not None:
+            limit = check_whole("max_records", max_records)
+        return self._poll(timeout, limit, _tables)
 
-    def _given(self, timeout: float, most: int, build: Callable[[list[Rows]], T]) -> T:
-        """What was found, as the caller gets it. Positions move with the return, not before."""
+    def _poll(self, timeout: float, limit: int, build: Callable[[list[Rows]], T]) -> T:
+        """What was read, as the caller gets it. Positions move with the return, not before."""
         before: Positions | None = None
         try:
-            found = self._next(timeout, most)
+            rows = self._read(timeout, limit)
             before = self._cursor.before
-            out = build(found)
+            result = build(rows)
             if self._group_member is not None:
-                self._group_member.record_polled(found)
+                self._group_member.record_polled(rows)
             self._cursor.before = None  # From here to the caller no signal is looked at.
-            return out
+            return result
         except BaseException:
             self._cursor.rewind(before)
             raise
 
-    def _next(self, timeout: float, most: int) -> list[Rows]:
+    def _read(self, timeout: float, limit: int) -> list[Rows]:
         self._check_open()
         if not self._cursor.positions and not self._subscribed:
             raise InvalidRequestError("Nothing is assigned.", "Call subscribe() or assign().")
         self._cursor.check_places()
         env = self._host.env
         deadline = env.monotonic() + timeout
-        looked = moved = False
+        looked = grew = False
         while True:
             if self._group_member is not None:
                 self._group_member.keep_up()
-            found = self._cursor.gather(most, env.monotonic)
-            if found:
-                return found
-            if looked and not moved:
+            rows = self._cursor.gather(limit, env.monotonic)
+            if rows:
+                return rows
+            if looked and not grew:
                 if env.monotonic() >= deadline:
                     return []
                 env.sleep(min(self._idle_pause(), max(0.0, deadline - env.monotonic())))
-            moved = self._look()
+            grew = self._look()
             looked = True
 
     def _idle_pause(self) -> float:
@@ -352,7 +361,7 @@ class Consumer:
             return self._pause
         names = self._subscribed or tuple(tp.topic for tp in self._cursor.positions)
         local = all(self._handle(name).chain.store.is_local for name in names)
-        return LOCAL_PAUSE if local else REMOTE_PAUSE
+        return LOCAL_PAUSE_SECONDS if local else REMOTE_PAUSE_SECONDS
 
     def _look(self) -> bool:
         """One request for each topic: is there anything new?"""
@@ -365,7 +374,7 @@ class Consumer:
             known = self._counts.get(topic)
             if known is not None and state.partitions > known:
                 for partition in range(known, state.partitions):
-                    self._cursor.add(TopicPartition(topic, partition), state.start(partition))
+                    self._cursor.move(TopicPartition(topic, partition), state.start(partition))
                 self._counts[topic] = state.partitions
         return self._tips() != tips
 
@@ -379,23 +388,20 @@ class Consumer:
     def _handle(self, topic: str) -> OpenTopic:
         return self._cursor.handle(topic)
 
-    def _looked(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, TopicState]:
+    def _fresh_states(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, TopicState]:
         """The state of each partition's topic, from one fresh look at each topic."""
         states: dict[str, TopicState] = {}
-        out: dict[TopicPartition, TopicState] = {}
+        by_partition: dict[TopicPartition, TopicState] = {}
         for tp in partitions:
             if tp.topic not in states:
                 states[tp.topic] = self._handle(tp.topic).state()
             check_partition(states[tp.topic], tp.partition)
-            out[tp] = states[tp.topic]
-        return out
+            by_partition[tp] = states[tp.topic]
+        return by_partition
 
-    def _checked(self, tp: TopicPartition) -> TopicState:
-        state = self._handle(tp.topic).state()
-        check_partition(state, tp.partition)
-        return state
-
-    def _mine(self, partition: tuple[str, int]) -> TopicPartition:
+    def _assigned(self, partition: tuple[str, int]) -> TopicPartition:
         tp = as_partition(partition)
         if tp not in self._cursor.positions:
             raise InvalidRequestError(
@@ -404,8 +410,8 @@ class Consumer:
             )
         return tp
 
-    def _these(self, partitions: tuple[tuple[str, int], ...]) -> list[TopicPartition]:
-        return [self._mine(p) for p in partitions] or list(self._cursor.positions)
+    def _assigned_or_all(self, partitions: tuple[tuple[str, int], ...]) -> list[TopicPartition]:
+        return [self._assigned(p) for p in partitions] or list(self._cursor.positions)
 
     def _check_open(self) -> None:
         forks.check(self._made_in)
@@ -447,31 +453,20 @@ class Consumer:
 
     def __next__(self) -> list[Record]:
         while True:
-            found = self.poll(timeout=1.0)
-            if found:
-                return found
+            records = self.poll(timeout=1.0)
+            if records:
+                return records
 
 
-def _records(found: list[Rows]) -> list[Record]:
-    out: list[Record] = []
-    for tp, batch, low, high in found:
-        out += to_records(tp.topic, batch, low, high)
-    return out
+def _records(rows: list[Rows]) -> list[Record]:
+    records: list[Record] = []
+    for tp, batch, low, high in rows:
+        records += to_records(tp.topic, batch, low, high)
+    return records
 
 
-def _tables(found: list[Rows]) -> dict[TopicPartition, pa.Table]:
+def _tables(rows: list[Rows]) -> dict[TopicPartition, pa.Table]:
     tables: dict[TopicPartition, list[pa.Table]] = {}
-    for tp, batch, low, high in found:
+    for tp, batch, low, high in rows:
         tables.setdefault(tp, []).append(batch.table.slice(low, high - low))
     return {tp: pa.concat_tables(parts) for tp, parts in tables.items()}
-
-
-def _warn_moved(
-    tp: TopicPartition, position: int, target: int, start: int, end: int, policy: str
-) -> None:
-    warnings.warn(
-        f"Position {position} of {tp.topic}-{tp.partition} is not there any more (it holds "
-        f"{start} to {end}); auto_offset_reset={policy!r} moved it to {target}.",
-        OffsetLogWarning,
-        stacklevel=6,
-    )

@@ -1,28 +1,29 @@
-"""What a consumer may be told, and what is wrong in it.
+"""The checks of a consumer's settings.
 
 Rules of this module:
 
 1. A setting that cannot work is refused with its name, its value and what is allowed.
-2. Heartbeats are at most a third of the session timeout: one that is lost must not matter.
+2. The heartbeat interval is at most a third of the session timeout, so that one that is lost
+   does not matter.
 """
 
 from __future__ import annotations
 
+from offsetlog.core.group.starting_offset import POLICIES
 from offsetlog.engine.group.group_member import MemberSettings
 from offsetlog.engine.group.heartbeats import HeartbeatTiming
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import check_name
 
-POLICIES = ("earliest", "latest", "none")
-SHORTEST_SESSION_MS = 300
+MIN_SESSION_MS = 300
 
 
-def check_policy(given: str) -> str:
-    if given not in POLICIES:
+def check_policy(policy: str) -> str:
+    if policy not in POLICIES:
         raise InvalidRequestError(
-            f"auto_offset_reset is {given!r}.", f"Allowed: {', '.join(POLICIES)}."
+            f"auto_offset_reset is {policy!r}.", f"Allowed: {', '.join(POLICIES)}."
         )
-    return given
+    return policy
 
 
 def check_whole(name: str, count: object) -> int:
@@ -31,25 +32,20 @@ def check_whole(name: str, count: object) -> int:
     return count
 
 
-def _check_interval(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
+def _check_interval(ms: object) -> float:
+    if isinstance(ms, bool) or not isinstance(ms, int | float) or not ms >= 0:
         raise InvalidRequestError(
-            f"auto_commit_interval_ms is {given!r}.", "It is milliseconds from 0."
+            f"auto_commit_interval_ms is {ms!r}.", "It is milliseconds from 0."
         )
-    return float(given)
-
-
-def _check_client(name: object) -> None:
-    if name != "":
-        check_name(name, "client_id")
+    return float(ms)
 
 
 def _timing(session: int, heartbeat: int | None, max_poll: int) -> HeartbeatTiming:
     check_whole("session_timeout_ms", session)
     check_whole("max_poll_interval_ms", max_poll)
-    if session < SHORTEST_SESSION_MS:
+    if session < MIN_SESSION_MS:
         raise InvalidRequestError(
-            f"session_timeout_ms is {session}.", f"It is at least {SHORTEST_SESSION_MS}."
+            f"session_timeout_ms is {session}.", f"It is at least {MIN_SESSION_MS}."
         )
     beat = min(3000, session // 5) if heartbeat is None else heartbeat
     check_whole("heartbeat_interval_ms", beat)
@@ -62,6 +58,7 @@ def _timing(session: int, heartbeat: int | None, max_poll: int) -> HeartbeatTimi
 
 
 def group_settings(
+    *,
     policy: str,
     auto_commit: object,
     auto_commit_ms: object,
@@ -71,7 +68,8 @@ def group_settings(
     strategy: str,
     client: str,
 ) -> MemberSettings:
-    _check_client(client)
+    if client != "":
+        check_name(client, "client_id")
     if not isinstance(auto_commit, bool):
         raise InvalidRequestError(f"enable_auto_commit is {auto_commit!r}.", "True or False.")
     return MemberSettings(

@@ -2,12 +2,12 @@
 
 Invariants:
 
-1. A position is the offset of the next record that is given. It moves only by giving records
+1. A position is the offset of the next record that is returned. It moves only by returning records
    and by ``move``; what fails moves nothing. ``gather`` moves them tentatively: they hold once
    ``before`` is None, the last step of a poll, and ``rewind`` puts them back, whatever stopped it.
 2. Partitions are served in turn: one that has much does not starve the others.
-3. Where a partition without a position begins, and what happens to one that lies outside the
-   log, is its owner's to say (``StartingOffsets``).
+3. Where a partition without a position begins, and where one goes on that lies outside the log,
+   its owner decides (``StartingOffsets``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Positions = dict[TopicPartition, int | None]
 
 
 class StartingOffsets(Protocol):
-    """Who says where reading begins."""
+    """Decides where reading begins."""
 
     def begin(self, tp: TopicPartition) -> int:
         """The first position of a partition, in the topic as it was just looked at."""
@@ -69,12 +69,12 @@ class Cursor:
 
     def handle(self, topic: str) -> OpenTopic:
         """The topic as it was opened, as long as one of its partitions is read."""
-        known = self._handles.get(topic)
-        if known is None:
-            known = self._open(topic)
+        handle = self._handles.get(topic)
+        if handle is None:
+            handle = self._open(topic)
             if any(tp.topic == topic for tp in self.positions):
-                self._handles[topic] = known
-        return known
+                self._handles[topic] = handle
+        return handle
 
     def check_places(self) -> None:
         """Raise if another topic took the folder of one that is read."""
@@ -82,29 +82,25 @@ class Cursor:
             handle.chain.check_not_taken()
 
     def rewind(self, before: Positions | None = None) -> None:
-        """Nothing of what was gathered last has been given, so the positions are again those of
+        """Nothing of what was gathered last was returned, so the positions are again those of
         ``before``. What was read ahead knows where it goes on, and is passed over."""
         before = before if self.before is None else self.before
         if before is not None:
             self.positions = before
             self.before = None
 
-    def keep(self, wanted: Iterable[TopicPartition]) -> None:
+    def keep(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these and no others; those that were read already go on where they were."""
-        names = list(wanted)
-        self.positions = {tp: self.positions.get(tp) for tp in names}
-        topics = {tp.topic for tp in names}
+        self.positions = {tp: self.positions.get(tp) for tp in partitions}
+        topics = {tp.topic for tp in self.positions}
         self._handles = {name: h for name, h in self._handles.items() if name in topics}
         self._streams = {tp: s for tp, s in self._streams.items() if tp in self.positions}
         self._running = {tp: r for tp, r in self._running.items() if tp in self.positions}
-        self.paused &= set(names)
+        self.paused &= self.positions.keys()
 
-    def add(self, tp: TopicPartition, position: int | None = None) -> None:
-        self.move(tp, position)
-
-    def drop(self, gone: Iterable[TopicPartition]) -> None:
-        without = set(gone)
-        self.keep([tp for tp in self.positions if tp not in without])
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        dropped = set(partitions)
+        self.keep([tp for tp in self.positions if tp not in dropped])
 
     def move(self, tp: TopicPartition, position: int | None) -> None:
         self.positions[tp] = position
@@ -126,13 +122,14 @@ class Cursor:
         """Give a position to all that have none, by one look at each topic: what "latest" means
         must not depend on when a partition's turn comes."""
         new = [tp for tp, position in self.positions.items() if position is None]
-        looked: dict[str, bool] = {}
+        looked: set[str] = set()
         for tp in new:
             if tp in self.paused:
                 continue
             try:
                 if tp.topic not in looked:
-                    looked[tp.topic] = bool(self.handle(tp.topic).state().tip)
+                    self.handle(tp.topic).state()
+                    looked.add(tp.topic)
                 self.positions[tp] = self._starts.begin(tp)
             except UnknownTopicError as error:
                 if not self.skips_unknown or isinstance(error, FolderTakenError):
@@ -140,12 +137,12 @@ class Cursor:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def gather(self, most: int, monotonic: Callable[[], float]) -> list[Rows]:
-        """What is at hand or known to be there, from each partition in turn: once round, and
-        on as long as there is room and it takes no time to speak of.
+    def gather(self, limit: int, monotonic: Callable[[], float]) -> list[Rows]:
+        """Up to ``limit`` rows that are at hand or known to be there, from each partition in turn:
+        once round, and again for as long as it takes next to no time.
 
-        What was taken is given even if a later partition fails: its turn comes again. If there
-        is something, the positions hold only when ``before`` is set to None again."""
+        What was read is returned even if a later partition fails: its turn comes again. Then the
+        positions hold only once ``before`` is set to None again."""
         self.rewind()
         self._resolve()
         positions = dict(self.positions)
@@ -154,27 +151,27 @@ class Cursor:
         order = [tp for tp in self.positions if tp not in self.paused]
         turn = self._turn % max(1, len(order))
         order = order[turn:] + order[:turn]
-        out: list[Rows] = []
-        room = most
+        rows: list[Rows] = []
+        room = limit
         until = monotonic() + GATHER_SECONDS
         try:
             while order and room > 0:
                 more = []
                 for tp in order:
-                    taken = self._take_some(tp, room) if room > 0 else None
-                    if taken is not None:
-                        out.append((tp, *taken))
-                        room -= taken[2] - taken[1]
+                    part = self._take_some(tp, room) if room > 0 else None
+                    if part is not None:
+                        rows.append((tp, *part))
+                        room -= part[2] - part[1]
                         more.append(tp)
                 order = more if monotonic() < until else []
         except OffsetLogError:
-            if not out:
+            if not rows:
                 raise
-        if out:
+        if rows:
             self._turn += 1
         else:
             self.before = None
-        return out
+        return rows
 
     def _take_some(self, tp: TopicPartition, room: int) -> tuple[FetchedBatch, int, int] | None:
         while True:
