@@ -77,7 +77,7 @@ class Author:
         self._store = CountingStore(open_store(url, **options))
         self._chain = Chain(self._store, topic_folder(TOPIC), REAL)
         self.stored = StoredState(self._chain)
-        self.state = self.stored.open()
+        self.state = self.stored.refresh()
         self._seed = seed
         self._source = np.random.default_rng(seed)
         self._sizes = irregular_sizes(1 << 16, seed, low=least)
@@ -151,13 +151,13 @@ class Author:
     def publish(self) -> None:
         """Store the state as a writer does."""
         self._store_last()
-        self._chain.adopt(self.state)
+        self._chain.state = self.state
         self.state = self.stored.publish()
 
     def look_after(self) -> None:
         """Store the state as ``maintain`` does, which sorts old leaves."""
         self._store_last()
-        self._chain.adopt(self.state)
+        self._chain.state = self.state
         self.state = self.stored.tidy()
 
     def _store_last(self) -> None:

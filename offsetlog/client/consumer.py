@@ -181,7 +181,7 @@ class Consumer:
         tp = self._assigned(partition)
         if type(offset) is not int:
             raise InvalidRequestError(f"{offset!r} is not an offset.", "It is a whole number.")
-        part = self._handle(tp.topic).state(fresh=False).parts[tp.partition]
+        part = self._handle(tp.topic).known_state().parts[tp.partition]
         if not part.start <= offset <= part.end:
             part = self._fresh_states([tp])[tp].parts[tp.partition]
         if not part.start <= offset <= part.end:
@@ -273,7 +273,7 @@ class Consumer:
         """The position of a partition that has none yet: the committed one, or the policy's."""
         if self._group_member is not None:
             return self._group_member.begin(tp)
-        state = self._handle(tp.topic).state(fresh=False)
+        state = self._handle(tp.topic).known_state()
         check_partition(state, tp.partition)
         if self._policy == "none":
             raise NoOffsetForGroupError(
@@ -370,7 +370,7 @@ class Consumer:
             self._group_member.report_topics()
             return self._tips() != tips
         for topic in tips:
-            state = self._handle(topic).glance()
+            state = self._handle(topic).advance()
             known = self._counts.get(topic)
             if known is not None and state.partitions > known:
                 for partition in range(known, state.partitions):

@@ -214,7 +214,7 @@ class Producer:
         if self._closed:
             raise InvalidRequestError("The producer is closed.", "Make a new one.")
         handle = self._host.topic_handle(topic)
-        handle.state(fresh=False)
+        handle.known_state()
         target: SendTarget
         if self._sender is None:
             target = self._host.appender(topic)

@@ -84,9 +84,9 @@ def topic(
     store = ScriptedStore(root or fresh_root())
     handle = OpenTopic(store, "t", quick_env(), None)
     if create:
-        handle.raw_state()
+        handle.refresh()
         config = (("retention.ms", "-1"),)
         assert handle.decide(Create("t", partitions, config, handle.chain.state.head)) is None
     else:
-        handle.raw_state()
+        handle.refresh()
     return store, handle

@@ -100,7 +100,7 @@ def test_a_fork_while_a_lock_is_held_hangs_nobody(log):
     producer.send("t", b"x").result()
     handle = log.topic_handle("t")
     consumer = log.consumer(topics=["t"])
-    with log.appender("t").lock, handle._lock, handle.chain._lock, log._topics.lock:
+    with log.appender("t").lock, handle.stored._opening, handle.chain._lock, log._topics.lock:
         for call in (
             lambda: producer.send("t", b"x"),
             lambda: producer.flush(),

@@ -152,7 +152,7 @@ def _afterwards(world: World, scene: Scene) -> None:
     oracle = scene.oracle
     process = Process(world, "afterwards", 0)
     handle = scene.handle(process)
-    state = handle.raw_state()
+    state = handle.refresh()
     if state.tip != oracle.truth.tip:
         raise Violation(f"a fresh look ends at {state.tip}, the chain at {oracle.truth.tip}")
     oracle.check_state(state, "a fresh look")

@@ -104,5 +104,5 @@ def _batch(found: list[tuple[int, Row]]) -> tuple[pa.RecordBatch, np.ndarray]:
 
 
 def _commit(handle: OpenTopic, query: str, number: int, shares: list[TaskShare]) -> Receipt | None:
-    handle.raw_state()
+    handle.refresh()
     return append_shares(handle, shares, Sender(query, number, False, True))

@@ -156,7 +156,7 @@ def founder(actor: Actor) -> None:
 
     for turn in actor.turns(3):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 3) if turn > 1 else 0.0)
-        state = actor.do("looks", actor.handle.raw_state)
+        state = actor.do("looks", actor.handle.refresh)
         if state is None:
             continue
         if not state.alive:

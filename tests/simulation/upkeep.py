@@ -32,7 +32,7 @@ def maintainer(actor: Actor) -> None:
     actor.await_topic()
     for _ in actor.turns(5):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 2))
-        if actor.do("looks", actor.handle.raw_state) is None or not actor.handle.chain.state.tip:
+        if actor.do("looks", actor.handle.refresh) is None or not actor.handle.chain.state.tip:
             continue
         grace = actor.rng.choice(actor.scene.graces)
         actor.do(
@@ -52,7 +52,7 @@ def collector(actor: Actor) -> None:
 
     for _ in actor.turns(14):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 0.6))
-        if actor.do("looks", actor.handle.raw_state) is not None:
+        if actor.do("looks", actor.handle.refresh) is not None:
             actor.do("collects and deletes", collect)
 
 
@@ -61,7 +61,7 @@ def compactor(actor: Actor) -> None:
     actor.await_topic()
     for _ in actor.turns(10):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 0.6))
-        if actor.do("looks", actor.handle.raw_state) is not None:
+        if actor.do("looks", actor.handle.refresh) is not None:
             round_ = Maintenance(actor.handle, grace_ms=0)
             actor.do("consolidates", round_._consolidate)
 
@@ -71,7 +71,7 @@ def forgetter(actor: Actor) -> None:
     actor.await_topic()
     for _ in actor.turns(20):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 0.5))
-        state = actor.do("looks", actor.handle.raw_state)
+        state = actor.do("looks", actor.handle.refresh)
         if state is not None:
             floor = max(0, state.tip - actor.rng.randrange(3))
             actor.do(f"forgets senders before {floor}", partial(_expire, actor, floor))
@@ -85,7 +85,7 @@ def administrator(actor: Actor) -> None:
     handle, rng = actor.handle, actor.rng
     for turn in actor.turns(6):
         actor.world.sleep(actor.process, rng.uniform(0, 2) if turn > 1 else 0.0)
-        state = actor.do("looks", handle.raw_state)
+        state = actor.do("looks", handle.refresh)
         if state is None:
             continue
         if not state.alive:
@@ -140,7 +140,7 @@ def _create(actor: Actor, partitions: int) -> None:
 
     def create() -> TopicState:
         for _ in range(admin.TRIES):
-            state = actor.handle.raw_state()
+            state = actor.handle.refresh()
             if state.alive:
                 return state
             body = Create(TOPIC, partitions, CONFIG, state.head)

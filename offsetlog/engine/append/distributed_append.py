@@ -345,7 +345,7 @@ def _see(handle: OpenTopic, tip: int) -> None:
             return
         if look < LOOKS:
             handle.chain.env.sleep(LOOK_SECONDS * 2**look)
-            handle.raw_state()
+            handle.refresh()
     if not handle.chain.state.tip:
         return  # There is no such topic, which is said when the entry is judged.
     raise StorageError(

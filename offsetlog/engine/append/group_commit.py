@@ -350,7 +350,7 @@ class GroupCommit:
         if batch.attempt is None:
             state = chain.state
             if not state.alive or state.topic != self.handle.name:
-                state = self.handle.state(fresh=False)
+                state = self.handle.known_state()
             if state.head != self._settings_of:
                 self._take_settings(state)
             columns = columns_of(batch)

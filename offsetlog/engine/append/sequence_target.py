@@ -203,7 +203,7 @@ class SequenceTarget:
 
     def _write(self, batch: SendBuffer) -> None:
         if self._attempt is None:
-            state = self._handle.state(fresh=False)
+            state = self._handle.known_state()
             columns = columns_of(batch)
             if settings_of(state.config).log_append_time:
                 columns = columns.with_time(self._handle.chain.env.now_ms())

@@ -230,7 +230,7 @@ class GroupMember:
     def _topic_views(self) -> dict[str, TopicView]:
         views = {}
         for topic in self.topics:
-            state = self._cursor.handle(topic).raw_state()
+            state = self._cursor.handle(topic).refresh()
             exists = state.alive and state.topic == topic
             views[topic] = TopicView(state.partitions if exists else 0, state.tip)
         return views
@@ -429,7 +429,7 @@ class GroupMember:
 
     def begin(self, tp: TopicPartition) -> int:
         """Where reading begins in a partition that was just taken."""
-        state = self._cursor.handle(tp.topic).state(fresh=False)
+        state = self._cursor.handle(tp.topic).known_state()
         check_partition(state, tp.partition)
         part = state.parts[tp.partition]
         committed = self._starts.get(tp)
@@ -539,7 +539,7 @@ class GroupMember:
         for (topic, number), committed in checked.items():
             check_position((topic, number), committed)
             handle = self._cursor.handle(topic)
-            state = handle.state(fresh=False)
+            state = handle.known_state()
             if number >= state.partitions or committed.offset > state.end(number):
                 state = handle.state()
             check_partition(state, number)

@@ -101,19 +101,14 @@ class Chain:
 
     # --- reading ---------------------------------------------------------------------------
 
-    def adopt(self, state: TopicState) -> None:
-        """Take over a stored state, or one upon a newer index, if it is not behind."""
-        with self._lock:
-            if state.tip >= self.state.tip:
-                self.state = state
-
     def resume(self, stored: TopicState) -> TopicState:
         """Begin with a stored state, and fold forward from there."""
         with self._lock:
             if self.store.is_local:
                 self.check_reaches(stored.tip)
                 self._anchor_below(stored.tip)
-            self.adopt(stored)
+            if stored.tip >= self.state.tip:
+                self.state = stored
             state = self.refresh()
             if state.tip == stored.tip and not self.store.is_local:
                 try:

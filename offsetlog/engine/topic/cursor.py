@@ -198,7 +198,7 @@ class Cursor:
         """The next batch of a partition; None when the position is at the end."""
         handle = self.handle(tp.topic)
         try:
-            check_partition(handle.state(fresh=False), tp.partition)
+            check_partition(handle.known_state(), tp.partition)
         except UnknownTopicError:
             if self.skips_unknown:
                 return None

@@ -50,7 +50,7 @@ def create(handle: OpenTopic, partitions: int, config: Mapping[str, object] | No
     count = check_partitions(partitions)
     stored = tuple(sorted(check_config(config).items()))
     for _ in range(TRIES):
-        state = handle.raw_state()
+        state = handle.refresh()
         if state.alive:
             raise _exists(name, state)
         if not state.tip:

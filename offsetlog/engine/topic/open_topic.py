@@ -3,13 +3,15 @@
 Invariants:
 
 1. One ``OpenTopic`` for a topic and an open ``Log``: its threads share what was folded.
-2. ``state(fresh=True)`` has seen every entry that was acknowledged before the call.
+2. ``state`` and ``refresh`` have seen every entry that was acknowledged before the call;
+   ``advance`` asks once, and ``known_state`` does not ask.
 3. In a process that was forked since, it refuses before it takes a lock or asks the storage.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,7 +20,7 @@ from offsetlog.core.topic.entry import Body, Counted, Entry, Void
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.writer import Writer
 from offsetlog.engine.env import Env
-from offsetlog.engine.topic.chain import Chain, LandedEntry
+from offsetlog.engine.topic.chain import Chain
 from offsetlog.engine.topic.reader import Reader
 from offsetlog.engine.topic.stored_state import StoredState
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, UnknownTopicError
@@ -27,6 +29,8 @@ from offsetlog.format.names import ROOT_FILE, topic_folder
 from offsetlog.storage import forks
 from offsetlog.storage.store import Store
 from offsetlog.values import TopicConfig, settings_of
+
+logger = logging.getLogger(__name__)
 
 
 class OpenTopic:
@@ -40,42 +44,31 @@ class OpenTopic:
         """Lanes of keyed producers with a batch that is not written yet."""
         self.dropped: list[str] = []
         """What became of such batches whose producers were dropped."""
-        self._opened = False
-        self._lock = env.new_lock()
         self._made_in = forks.process()
 
-    def state(self, fresh: bool = True) -> TopicState:
-        """The topic's state; ``UnknownTopicError`` when there is no such topic."""
-        self._open_or_refresh(fresh)
-        state = self.chain.state
-        if not state.alive or state.topic != self.name:
-            raise unknown_topic(self.name, state, self.chain.store)
-        return state
+    # --- its state -------------------------------------------------------------------------
 
-    def glance(self) -> TopicState:
-        """The topic's state after one look, which need not reach the end of the chain."""
+    def state(self) -> TopicState:
+        """The topic's state at the end of its chain."""
         self.check_process()
-        with self._lock:
-            opened = self._opened
-        if not opened:
-            return self.state()
-        state = self.chain.advance()
-        self.stored.rebase_if_long()
-        if not state.alive or state.topic != self.name:
-            raise unknown_topic(self.name, state, self.chain.store)
-        return state
+        return self._of_existing(self.stored.refresh())
 
-    def offset_for_time(self, partition: int, time_ms: int) -> int | None:
-        """The first offset whose record is at or after a time; None when there is none."""
-        if isinstance(time_ms, bool) or not isinstance(time_ms, int):
-            raise InvalidRequestError(f"{time_ms!r} is not a time.", "It is whole milliseconds.")
-        place = self.reader.offset_for_time(partition, time_ms)
-        return None if place is None else place[0]
+    def advance(self) -> TopicState:
+        """The topic's state after one request, which need not reach the end of the chain."""
+        self.check_process()
+        return self._of_existing(self.stored.advance())
 
-    def raw_state(self) -> TopicState:
-        """The state whether or not the topic exists."""
-        self._open_or_refresh(True)
-        state = self.chain.state
+    def known_state(self) -> TopicState:
+        """The topic's state as it is known; only one that was never opened is asked for."""
+        self.check_process()
+        if not self.chain.state.tip:
+            self.stored.open()
+        return self._of_existing(self.chain.state)
+
+    def refresh(self) -> TopicState:
+        """The state at the end of the chain, whether or not the topic exists."""
+        self.check_process()
+        state = self.stored.refresh()
         if state.tip and topic_folder(state.topic) != self.chain.folder:
             raise CorruptLogError(
                 f"The folder {self.chain.folder!r} holds the chain of topic {state.topic!r}, which "
@@ -84,34 +77,35 @@ class OpenTopic:
             )
         return state
 
+    def _of_existing(self, state: TopicState) -> TopicState:
+        if not state.alive or state.topic != self.name:
+            raise unknown_topic(self.name, state, self.chain.store)
+        return state
+
     def check_process(self) -> None:
         """Refuse in a process that was forked since."""
         forks.check(self._made_in)
-
-    def _open_or_refresh(self, fresh: bool) -> None:
-        self.check_process()
-        with self._lock:
-            if not self._opened:
-                self.stored.open()
-                self._opened = True
-                return
-        if fresh:
-            self.chain.refresh()
-            self.stored.rebase_if_long()
 
     @property
     def config(self) -> TopicConfig:
         return settings_of(self.chain.state.config)
 
-    def propose(self, body: Body) -> LandedEntry:
-        """Land an entry without rows, other than an append."""
-        env = self.chain.env
-        entry = Entry(env.new_id(), env.now_ms(), body)
-        return self.chain.land(entry_format.encode(entry, None, "none"))
+    # --- what is asked of it ---------------------------------------------------------------
+
+    def offset_for_time(self, partition: int, time_ms: int) -> int | None:
+        """The first offset whose record is at or after a time; None when there is none."""
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+            raise InvalidRequestError(f"{time_ms!r} is not a time.", "It is whole milliseconds.")
+        place = self.reader.offset_for_time(partition, time_ms)
+        return None if place is None else place[0]
 
     def decide(self, body: Body) -> Void | None:
         """Land an entry without rows; None if it counted."""
-        verdict = self.propose(body).verdict
+        env = self.chain.env
+        entry = Entry(env.new_id(), env.now_ms(), body)
+        verdict = self.chain.land(entry_format.encode(entry, None, "none")).verdict
+        if isinstance(verdict, Void):
+            logger.debug("%s: %s is void: %s", self.name, type(body).__name__, verdict.detail)
         return None if isinstance(verdict, Counted) else verdict
 
 

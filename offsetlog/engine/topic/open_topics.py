@@ -81,7 +81,7 @@ class OpenTopics:
     def ever_created(self, name: str) -> OpenTopic:
         """The topic of that name, refreshed; it may have been deleted."""
         topic = self.get(name)
-        state = topic.raw_state()
+        state = topic.refresh()
         if not state.tip:
             raise unknown_topic(name, state)
         return topic
@@ -111,14 +111,14 @@ class OpenTopics:
                 topic = None  # Another chain took the folder. Those who hold the old one are told.
         is_new = topic is None
         topic = topic or self._open(folder)
-        state = topic.raw_state()
+        state = topic.refresh()
         if not state.tip:
             return None
         if topic.name != state.topic and is_new:
             topic.name = state.topic
         elif topic.name != state.topic:
             topic = self.get(state.topic)
-            topic.raw_state()
+            topic.refresh()
         return topic
 
     def _open(self, name: str) -> OpenTopic:

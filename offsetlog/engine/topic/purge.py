@@ -47,7 +47,7 @@ def _state_to_purge(topic: OpenTopic) -> TopicState | None:
     """The topic's state; None if it can't be read: then nobody can use the topic, and its files
     may go all the same."""
     try:
-        state = topic.raw_state()
+        state = topic.refresh()
     except CorruptLogError:
         return None
     except StorageError as error:
@@ -58,4 +58,4 @@ def _state_to_purge(topic: OpenTopic) -> TopicState | None:
         return state
     if not state.tip and read_contents(topic.chain.store, topic.chain.folder).files:
         return state  # What an earlier purge left, or a writer that did not know of it.
-    return topic.state(fresh=False)
+    return topic.known_state()

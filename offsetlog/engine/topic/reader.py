@@ -173,11 +173,7 @@ class Reader:
                 if failed is None:
                     failed = old
                 self.chain.doubt()
-                self.refresh()
-
-    def refresh(self) -> TopicState:
-        """The state as it is now, of a topic that need not have been opened yet."""
-        return self.chain.refresh() if self.chain.state.tip else self.stored.open()
+                self.stored.refresh()  # The topic need not have been opened yet.
 
     def _read_pieces(
         self, pieces: tuple[fetch.PlannedPiece, ...], columns: tuple[str, ...], since: int | None

@@ -41,19 +41,40 @@ class StoredState:
         self._limits = chain.env.limits
         self._leaves: OrderedDict[str, Leaf] = OrderedDict()
         self._lock = chain.env.new_lock()
+        self._opening = chain.env.new_lock()
+        self._is_open = False
         self._last_published = float("-inf")
         self._looked_at = 0
         chain.open_stored = self.newest_before
 
     # --- opening ---------------------------------------------------------------------------
 
-    def open(self) -> TopicState:
-        """Bring the chain's state up to date, from the newest stored state at hand."""
-        if self._chain.state.tip == 0:
-            stored = self.newest()
-            if stored is not None:
-                return self._chain.resume(stored)
-        return self._chain.refresh()
+    def open(self) -> bool:
+        """Begin with the newest stored state at hand; False if that was done before."""
+        with self._opening:
+            if self._is_open:
+                return False
+            stored = self.newest() if self._chain.state.tip == 0 else None
+            if stored is None:
+                self._chain.refresh()
+            else:
+                self._chain.resume(stored)
+            self._is_open = True
+            return True
+
+    def refresh(self) -> TopicState:
+        """Fold up to the end of the chain."""
+        if not self.open():
+            self._chain.refresh()
+            self._rebase_if_long()
+        return self._chain.state
+
+    def advance(self) -> TopicState:
+        """Fold what one request finds."""
+        if not self.open():
+            self._chain.advance()
+            self._rebase_if_long()
+        return self._chain.state
 
     def newest(self) -> TopicState | None:
         """The newest stored state: the hinted one, else the newest in the listing."""
@@ -103,7 +124,7 @@ class StoredState:
             return None
         return (state, senders_in) if state.tip == seq else None
 
-    def rebase_if_long(self) -> None:
+    def _rebase_if_long(self) -> None:
         """Put a state that was folded far on a newer stored one: who only tails a topic would
         hold an extent in memory for each append that it ever saw. Best effort."""
         state = self._chain.state
@@ -157,12 +178,12 @@ class StoredState:
                 return stored
         return EMPTY_STATE
 
-    def _all(self, most: int | None) -> Iterator[TopicState]:
-        """The sound stored states whose tip is at most ``most``, from the newest on."""
+    def _all(self, max_tip: int | None) -> Iterator[TopicState]:
+        """The sound stored states whose tip is at most ``max_tip``, from the newest on."""
         folder = names.snapshot_folder(self._chain.folder)
-        found = (names.parse_snapshot(info.name) for info in self._chain.store.list(folder))
-        for seq in sorted((n.seq for n in found if n is not None), reverse=True):
-            state = self._load(seq) if most is None or seq <= most else None
+        parsed = (names.parse_snapshot(info.name) for info in self._chain.store.list(folder))
+        for seq in sorted((name.seq for name in parsed if name is not None), reverse=True):
+            state = self._load(seq) if max_tip is None or seq <= max_tip else None
             if state is not None:
                 yield state
 

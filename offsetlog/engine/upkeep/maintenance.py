@@ -100,7 +100,7 @@ class Maintenance:
 
     def run(self) -> Maintained:
         handle = self._handle
-        handle.raw_state()
+        handle.refresh()
         self._chain.check_place()
         now = self._storage_now()
         expired = self._retain(now)

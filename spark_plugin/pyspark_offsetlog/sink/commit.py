@@ -107,7 +107,7 @@ def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
 def _append(log: Log, name: str, shares: Sequence[TaskShare], sender: Sender) -> None:
     handle = log.topic_handle(name)
     # A number that counted is found before anything is written for it.
-    handle.raw_state()
+    handle.refresh()
     receipt = append_shares(handle, shares, sender)
     if receipt is not None and receipt.duplicate:
         _warn_of_gap(handle, shares, sender, receipt)

@@ -286,7 +286,7 @@ class QueryRun:
             return look.spans[tp].start
         topic = self.topics.topic(tp.topic)
         try:
-            state = topic.state(fresh=False)
+            state = topic.known_state()
             if tp.partition >= state.partitions or state.end(tp.partition) < to:
                 state = topic.state()
         except UnknownTopicError as error:

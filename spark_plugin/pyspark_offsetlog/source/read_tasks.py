@@ -89,7 +89,7 @@ def plan_ranges(log: Log, ranges: Sequence[OffsetRange]) -> tuple[PlannedRange, 
     topics = {name: log.topic_handle(name) for name in dict.fromkeys(r.topic for r in ranges)}
     extents = 0
     for r in ranges:
-        state = topics[r.topic].state(fresh=False)
+        state = topics[r.topic].known_state()
         fences = state.index.fences(r.partition, r.start, r.end)
         extents += sum(state.index.leaves[fence.leaf].extents for fence in fences)
         extents += len(state.parts[r.partition].tail)
@@ -182,7 +182,7 @@ def read_range(
     waited_at = -1
     while at < end:
         try:
-            if not pieces and topic.state(fresh=False).end(partition) < end:
+            if not pieces and topic.known_state().end(partition) < end:
                 topic.state()
             for batch in topic.reader.read(partition, at, end, columns.stored, planned=pieces):
                 yield from spark_batches(name, columns, batch)

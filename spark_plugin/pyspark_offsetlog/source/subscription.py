@@ -70,7 +70,7 @@ class SubscribedTopics:
                     continue
                 # A glance may find one entry of many. A query looks once for a micro-batch, so it
                 # must go on to the end: with an entry a batch it would fall behind forever.
-                state, seen = topic.glance(), last.states.get(name)
+                state, seen = topic.advance(), last.states.get(name)
                 is_idle = seen is not None and seen.tip == state.tip
                 states[name] = state if is_idle else topic.state()
             except FolderTakenError as error:
@@ -164,5 +164,5 @@ class SubscribedTopics:
 
     def _name_in(self, folder: str) -> str | None:
         """The name of the topic in a folder; the folder's own is a form of it."""
-        state = self._log.topic_handle(folder).raw_state()
+        state = self._log.topic_handle(folder).refresh()
         return state.topic if state.alive else None

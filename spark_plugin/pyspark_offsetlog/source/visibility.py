@@ -30,7 +30,7 @@ def state_with(topic: OpenTopic, partition: int, end: int) -> TopicState:
     ``end``; an error if that is not in sight."""
     state = topic.chain.state
     for look in range(LOOKS + 1):
-        state = topic.raw_state()
+        state = topic.refresh()
         if partition < len(state.parts) and state.end(partition) >= end:
             return state
         if look < LOOKS:

@@ -210,7 +210,7 @@ def test_segments_that_may_be_collected_are_copied_under_new_names():
     shares = [stage(handle, [b"x", b"y"], [0, 1], spill=True), stage(handle, [b"z"], [0])]
     _, other = topic(root=store._root, create=False)
     _raise_horizon(other)
-    handle.raw_state()
+    handle.refresh()
     append_shares(handle, shares, again(0))
     assert (values_of(handle, 0), values_of(handle, 1)) == ([b"x", b"z"], [b"y"])
     named = {extent.segment.uid for part in handle.chain.state.parts for extent in part.tail}
@@ -231,7 +231,7 @@ def test_a_batch_that_is_overtaken_by_the_collector_again_and_again_names_the_se
 
     store.put = put_then_collect
     _raise_horizon(other)
-    handle.raw_state()
+    handle.refresh()
     with pytest.raises(StorageError, match="grace period of 'maintain', twice.*--grace"):
         append_shares(handle, shares, again(0))
     store.put = put
@@ -244,7 +244,7 @@ def test_a_batch_whose_segments_are_collected_already_is_an_error():
     _, other = topic(root=store._root, create=False)
     append_shares(other, [stage(other, [b"y"], [0])], again(0, "another"))
     _let_maintenance_pass(store)
-    handle.raw_state()
+    handle.refresh()
     with pytest.raises(StorageError, match="collected already.*--grace"):
         append_shares(handle, shares, again(0))
     _, fresh = topic(root=store._root, create=False)

@@ -63,4 +63,4 @@ def values(log: Log, topic: str = "t") -> list[str]:
 
 
 def entries(log: Log, topic: str = "t") -> int:
-    return log.topic_handle(topic).raw_state().tip
+    return log.topic_handle(topic).refresh().tip

@@ -79,7 +79,7 @@ def test_a_batch_write_without_a_key_is_written_each_time(log, task):
         made = batch()
         made.commit([task(made, ["a"], partition=0)])
     assert values(log) == ["a", "a"]
-    state = log.topic_handle("t").raw_state()
+    state = log.topic_handle("t").refresh()
     assert len(state.own) == 2 and len(state.callers) == 0
 
 

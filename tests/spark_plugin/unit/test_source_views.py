@@ -117,18 +117,18 @@ def test_a_view_that_is_late_is_waited_for(
     tasks = made.partitions()
     another_process()
     looks = 0
-    look = OpenTopic.raw_state
+    look = OpenTopic.refresh
     with contextlib.ExitStack() as late:
         late.enter_context(seen_as("older", place))
 
-        def raw_state(handle: OpenTopic) -> TopicState:
+        def refresh(handle: OpenTopic) -> TopicState:
             nonlocal looks
             looks += 1
             if looks == 4:
                 late.close()
             return look(handle)
 
-        monkeypatch.setattr(OpenTopic, "raw_state", raw_state)
+        monkeypatch.setattr(OpenTopic, "refresh", refresh)
         assert read(made, tasks) == OFFSETS
     assert looks == 4
 
