@@ -82,36 +82,33 @@ def global_options(own: list[click.Parameter]) -> list[click.Parameter]:
     return [param for param in shared if not own_names & set(param.opts)]
 
 
-class Command(click.Command):
-    """A command with the global options, and with examples in its help."""
+class _WithGlobalOptions(click.Command):
+    """Adds the global options, and examples to the help."""
 
     def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
         attributes.setdefault("context_settings", CONTEXT)
         super().__init__(*args, **attributes)
         self.examples = inspect.cleandoc(examples)
-        self._global = global_options(self.params)
-        self.params = [*self.params, *self._global]
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_options(self, self._global, ctx, formatter)
+        self.global_options = global_options(self.params)
+        self.params = [*self.params, *self.global_options]
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         _write_examples(self.examples, formatter)
 
 
-class CommandGroup(click.Group):
-    """A group of commands, with the global options too."""
+class Command(_WithGlobalOptions):
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        _write_options(self, ctx, formatter)
+
+
+class CommandGroup(_WithGlobalOptions, click.Group):
+    """A group of commands; without one it is an error of one line, not a page of help."""
 
     command_class = Command
 
-    def __init__(self, *args: Any, examples: str = "", **attributes: Any) -> None:
-        attributes.setdefault("context_settings", CONTEXT)
-        # A group without a command is an error of one line, not a page of help.
-        attributes["invoke_without_command"] = True
-        super().__init__(*args, **attributes)
-        self.examples = inspect.cleandoc(examples)
-        self._global = global_options(self.params)
-        self.params = [*self.params, *self._global]
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        attributes.setdefault("callback", _need_command)
+        super().__init__(*args, invoke_without_command=True, **attributes)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -126,14 +123,11 @@ class CommandGroup(click.Group):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         self.format_commands(ctx, formatter)
-        _write_options(self, self._global, ctx, formatter)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        _write_examples(self.examples, formatter)
+        _write_options(self, ctx, formatter)
 
 
-def need_command(ctx: click.Context) -> None:
-    """Refuse a group that was named without a command."""
+@click.pass_context
+def _need_command(ctx: click.Context) -> None:
     if ctx.invoked_subcommand is None:
         assert isinstance(ctx.command, CommandGroup)
         commands = ", ".join(ctx.command.list_commands(ctx))
@@ -141,17 +135,14 @@ def need_command(ctx: click.Context) -> None:
 
 
 def _write_options(
-    command: click.Command,
-    shared: list[click.Parameter],
-    ctx: click.Context,
-    formatter: click.HelpFormatter,
+    command: _WithGlobalOptions, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
     own: list[tuple[str, str]] = []
     common: list[tuple[str, str]] = []
     for param in command.get_params(ctx):
         record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
         if record is not None:
-            (common if param in shared else own).append(record)
+            (common if param in command.global_options else own).append(record)
     with formatter.section("Options"):
         formatter.write_dl(own)
     if ctx.parent is None:

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetlog.cli.base import Command, CommandGroup, need_command
-from offsetlog.cli.output import print_json, print_line, print_table, print_text, print_warning
+from offsetlog.cli.base import Command, CommandGroup
+from offsetlog.cli.output import (
+    print_json,
+    print_line,
+    print_result,
+    print_table,
+    print_text,
+    print_warning,
+)
 from offsetlog.cli.params import TopicPartitions
 from offsetlog.cli.session import CliSession, pass_session
 from offsetlog.errors import InvalidRequestError
@@ -23,19 +30,15 @@ if TYPE_CHECKING:
     from offsetlog.client.notebook_html import GroupInfo, ResetPlan
 
 
-@click.group(
+command = CommandGroup(
     "groups",
-    cls=CommandGroup,
+    help="List, describe, reset and delete consumer groups.",
     examples="""
     $ offsetlog groups list
     $ offsetlog groups describe billing
     $ offsetlog groups reset billing --topic orders --to-earliest --execute
     """,
 )
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """List, describe, reset and delete consumer groups."""
-    need_command(ctx)
 
 
 @command.command(
@@ -51,11 +54,11 @@ def list_(session: CliSession) -> None:
     """List the groups of the root."""
     with session.open() as log:
         summaries = log.groups().infos
-    if session.json:
-        print_json([summary.to_dict() for summary in summaries])
-        return
-    print_table(
-        ("GROUP", "STATE", "#MEMBERS", "#PARTITIONS"), [list(summary) for summary in summaries]
+    print_result(
+        session.json,
+        [summary.to_dict() for summary in summaries],
+        ("GROUP", "STATE", "#MEMBERS", "#PARTITIONS"),
+        summaries,
     )
 
 
@@ -278,15 +281,14 @@ def _print_plan(session: CliSession, plan: ResetPlan, export: bool) -> None:
     if export:
         print_text(plan.to_csv())
         return
-    if session.json:
-        print_json(plan.to_dict())
-        return
-    print_table(
+    print_result(
+        session.json,
+        plan.to_dict(),
         ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "NEW-OFFSET"),
         [
             (plan.group, m.topic, m.partition, "-" if m.before is None else m.before, m.after)
             for m in plan.moves
         ],
     )
-    if not plan.executed:
+    if not (session.json or plan.executed):
         print_line("Nothing was changed: this was a dry run. Add --execute to apply it.")

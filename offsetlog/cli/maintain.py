@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.output import print_json, print_table, progress
+from offsetlog.cli.output import print_result, progress
 from offsetlog.cli.params import TOPIC, Duration
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -43,10 +43,9 @@ def command(session: CliSession, topic: str | None, grace: int, offsets_retentio
             grace_ms=grace,
             progress=show,
         )
-    if session.json:
-        print_json([report._asdict() for report in reports])
-        return
-    print_table(
+    print_result(
+        session.json,
+        [report._asdict() for report in reports],
         ("TOPIC", "EXPIRED-RECORDS", "FILES-REWRITTEN", "NEW-SEGMENTS", "ENTRIES-EMPTIED",
          "FILES-DELETED", "BYTES-DELETED"),
         [

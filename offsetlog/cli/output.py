@@ -70,6 +70,16 @@ def to_json_line(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode()
 
 
+def print_result(
+    as_json: bool, document: Any, titles: Sequence[str], rows: Sequence[Sequence[Any]]
+) -> None:
+    """The result of a command: a document with ``--json``, else a table."""
+    if as_json:
+        print_json(document)
+    else:
+        print_table(titles, rows)
+
+
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table, with columns of numbers aligned to the right."""
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]

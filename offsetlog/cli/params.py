@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from offsetlog.core.times import parse_datetime, parse_duration
+from offsetlog.core.times import UNITS_MS, parse_datetime, parse_duration
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import MAX_OFFSET
 
@@ -27,7 +27,6 @@ else:
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _SPAN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)?", re.ASCII)
-_SPANS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
 
@@ -122,7 +121,7 @@ class Duration(_Param):
     def parse(self, text: str) -> int:
         span = _SPAN.fullmatch(text.strip())
         if span:
-            return int(span[1]) * _SPANS[span[2] or "ms"]
+            return int(span[1]) * UNITS_MS.get(span[2], 1)
         try:
             milliseconds = parse_duration(text)
         except InvalidRequestError:

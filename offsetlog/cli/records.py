@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import click
 
-from offsetlog.cli.base import Command, CommandGroup, need_command
-from offsetlog.cli.output import print_json, print_table
+from offsetlog.cli.base import Command, CommandGroup
+from offsetlog.cli.output import print_result
 from offsetlog.cli.params import TOPIC, PartitionOffsets
 from offsetlog.cli.session import CliSession, pass_session
 
-
-@click.group(
+command = CommandGroup(
     "records",
-    cls=CommandGroup,
+    help="Delete records from the start of partitions.",
     examples="""
     $ offsetlog records delete orders --before 0:120,1:80
     """,
 )
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """Delete records from the start of partitions."""
-    need_command(ctx)
 
 
 @command.command(
@@ -45,9 +40,9 @@ def delete(session: CliSession, topic: str, before: dict[int, int]) -> None:
     """
     with session.open() as log:
         starts = log.topic(topic).delete_records(before)
-    if session.json:
-        print_json(
-            [{"topic": topic, "partition": p, "beginning_offset": o} for p, o in starts.items()]
-        )
-    else:
-        print_table(("PARTITION", "BEGINNING"), list(starts.items()))
+    print_result(
+        session.json,
+        [{"topic": topic, "partition": p, "beginning_offset": o} for p, o in starts.items()],
+        ("PARTITION", "BEGINNING"),
+        list(starts.items()),
+    )

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from offsetlog.cli.base import Command, CommandGroup, need_command
-from offsetlog.cli.output import confirm, print_json, print_line, print_table
+from offsetlog.cli.base import Command, CommandGroup
+from offsetlog.cli.output import confirm, print_json, print_line, print_result, print_table
 from offsetlog.cli.params import TOPIC, KeyValue, Whole
 from offsetlog.cli.session import CliSession, pass_session
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
@@ -17,19 +17,15 @@ if TYPE_CHECKING:
     from offsetlog.client.topic import TopicInfo
 
 
-@click.group(
+command = CommandGroup(
     "topics",
-    cls=CommandGroup,
+    help="Create, list, describe, change and delete topics.",
     examples="""
     $ offsetlog topics create payments --partitions 3 --config retention.ms=86400000
     $ offsetlog topics list
     $ offsetlog topics describe payments
     """,
 )
-@click.pass_context
-def command(ctx: click.Context) -> None:
-    """Create, list, describe, change and delete topics."""
-    need_command(ctx)
 
 
 def _settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
@@ -105,11 +101,9 @@ def list_(session: CliSession) -> None:
     """List the topics of the root."""
     with session.open() as log:
         infos = log.topics().infos
-    if session.json:
-        print_json([_summary(info) for info in infos])
-        return
-    rows = [list(_summary(info).values()) for info in infos]
-    print_table(("TOPIC", "PARTITIONS", "RECORDS", "BYTES"), rows)
+    summaries = [_summary(info) for info in infos]
+    rows = [list(summary.values()) for summary in summaries]
+    print_result(session.json, summaries, ("TOPIC", "PARTITIONS", "RECORDS", "BYTES"), rows)
 
 
 def _summary(info: TopicInfo) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import click
 
 from offsetlog.cli.base import Command
 from offsetlog.cli.failures import FAILED
-from offsetlog.cli.output import print_json, print_line, print_message, print_table, progress
+from offsetlog.cli.output import print_line, print_message, print_result, progress
 from offsetlog.cli.params import TOPIC
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -32,17 +32,18 @@ def command(ctx: click.Context, session: CliSession, topic: str | None) -> None:
     with session.open() as log, progress("Verifying") as show:
         reports = log.verify(topic, progress=show)
     faults = sum(len(report.faults) for report in reports)
-    if session.json:
-        print_json([{**report._asdict(), "sound": report.sound} for report in reports])
-    else:
-        rows = [
+    print_result(
+        session.json,
+        [{**report._asdict(), "sound": report.sound} for report in reports],
+        ("TOPIC", "ENTRIES", "RECORDS", "FILES", "BYTES", "FAULTS"),
+        [
             (r.topic, r.entries, r.records, r.files, r.bytes, len(r.faults) or "none")
             for r in reports
-        ]
-        print_table(("TOPIC", "ENTRIES", "RECORDS", "FILES", "BYTES", "FAULTS"), rows)
-        for report in reports:
-            for fault in report.faults:
-                print_line(f"{report.topic}: {fault}")
+        ],
+    )
+    for report in reports if not session.json else ():
+        for fault in report.faults:
+            print_line(f"{report.topic}: {fault}")
     if faults:
         print_message(
             f"verify found {faults} fault{'' if faults == 1 else 's'}. "

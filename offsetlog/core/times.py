@@ -27,7 +27,7 @@ _DURATION = re.compile(
     r"(?:T(?=\d)(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)(?:[.,](?P<f>\d{1,9}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
-_UNITS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
+UNITS_MS = {"w": 604_800_000, "d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000}
 _LONGEST_MS = 10_000 * 366 * 86_400_000
 
 
@@ -79,9 +79,9 @@ def parse_duration(text: str) -> int:
             hint += " Years and months have no fixed length: use days."
         raise InvalidRequestError(f"{text!r} is not a duration.", hint)
     part = match.groupdict()
-    if any(len(part[unit] or "") > 18 for unit in _UNITS):
+    if any(len(part[unit] or "") > 18 for unit in UNITS_MS):
         raise _too_long(text)
-    total = sum(int(part[unit] or 0) * size for unit, size in _UNITS.items())
+    total = sum(int(part[unit] or 0) * size for unit, size in UNITS_MS.items())
     total += -(-int((part["f"] or "").ljust(9, "0")) // 1_000_000)
     if total > _LONGEST_MS:
         raise _too_long(text)
