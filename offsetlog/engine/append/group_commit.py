@@ -11,6 +11,10 @@ Invariants:
    is interrupted (Ctrl-C) while it writes the batch of all leaves it so to the next one.
 6. A failure that no future told is kept until a flush or close of its producer has raised it.
 7. What is waiting when the program ends is written, also when nobody closed the log.
+8. Who is interrupted (Ctrl-C) leaves nothing locked: where nothing is waited for the lock itself
+   is taken by ``with``, and not its condition, and ``_writer`` is given back by ``finally``.
+9. What waited behind a batch whose time was up fails with it, untried; and all topics of a log
+   that is closed, or of a program that ends, have one deadline between them.
 """
 
 from __future__ import annotations
@@ -27,7 +31,12 @@ import pyarrow as pa
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.record_batch import assign_partitions, prepare
 from offsetlog.engine.append.record_checks import check_named_partition
-from offsetlog.engine.append.send_buffer import SendBuffer, columns_of, unreported_failure
+from offsetlog.engine.append.send_buffer import (
+    SendBuffer,
+    columns_of,
+    in_words,
+    unreported_failure,
+)
 from offsetlog.engine.append.writer import DELIVERY_SECONDS, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
@@ -38,6 +47,10 @@ MAX_BLOCK_SECONDS = 60.0
 BUFFER_BYTES = 64 * 1024 * 1024
 TICK_SECONDS = 0.002
 IDLE_TICKS = 100
+IDLE_SECONDS = 5.0
+"""The thread looks so often by itself: who should have woken it may have been interrupted."""
+LOCK_SECONDS = 5.0
+"""The end of a program waits so long for a lock."""
 JOIN_SECONDS = 0.0002
 RECORD_OVERHEAD = 64
 """What a record weighs in memory besides its bytes."""
@@ -62,7 +75,8 @@ class GroupCommit:
         """The last of ``_waiting``, while it takes records. Held: the lock."""
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
-        self._writing = threading.Lock()
+        self._writer: object | None = None
+        """A mark of who writes. It is set with the lock held, and taken back without."""
         self._app = self._env.new_id()
         self._seq = 0
         self._spread = int(self._env.chance() * 2**31)
@@ -176,26 +190,30 @@ class GroupCommit:
         forks.check(self._made_in)
         self._driven = True
         self._drives += 1
-        if self._writing.acquire(blocking=False):
-            try:
+        mark = object()
+        try:
+            with self.lock:
+                if self._writer is None:
+                    self._writer = mark
+            if self._writer is mark:
                 if len(batch.values) < self._crowd and batch.table is None:
                     # The others of the last batch are about to send again: let them join.
                     self._env.sleep(JOIN_SECONDS)
                 while not batch.done.is_set() and self._write_next():
                     pass
-            finally:
-                self._writing.release()
-        if not batch.done.is_set():
-            with self._changed:
+        finally:
+            if self._writer is mark:
+                self._writer = None
+        if self._waiting or not batch.done.is_set():
+            with self.lock:
                 batch.forced = True
                 self._changed.notify_all()
 
     def flush(self, timeout: float | None) -> None:
         """Return when all that was taken before the call is written, or has failed."""
         forks.check(self._made_in)
-        with self._changed:
-            current = [] if self._current is None else [self._current]
-            pending = [*current, *self._waiting]
+        with self.lock:
+            pending = self._pending()
         for batch in pending:
             if not batch.done.is_set():
                 self.drive(batch)
@@ -207,46 +225,94 @@ class GroupCommit:
                     may_have_landed=True,
                 )
 
+    def _pending(self) -> list[SendBuffer]:
+        """All that is not written yet. Held: the lock."""
+        return [*([] if self._current is None else [self._current]), *self._waiting]
+
     def failure(self, sender: object | None = None) -> OffsetLogError | None:
         """The first failure that was not reported to this producer (or to any): now it is."""
         if not self._failed:
             return None
         with self.lock:
-            unreported = [batch for batch in self._failed if batch.is_unreported(sender)]
-            for batch in unreported:
+            failed = [(batch, batch.unreported(sender)) for batch in self._failed]
+            failed = [(batch, records) for batch, records in failed if records]
+            for batch, _ in failed:
                 batch.mark_reported(sender)
-            self._failed = [batch for batch in self._failed if batch.is_unreported()]
-        return unreported_failure(unreported[0]) if unreported else None
+            self._failed = [batch for batch in self._failed if batch.unreported()]
+        return unreported_failure(*failed[0]) if failed else None
 
     def _keep_failure(self, batch: SendBuffer) -> None:
         with self.lock:
             if len(self._failed) >= FAILURES_KEPT:
-                self._failed = [other for other in self._failed if other.is_unreported()]
+                self._failed = [other for other in self._failed if other.unreported()]
             if len(self._failed) < FAILURES_KEPT:
                 self._failed.append(batch)
                 return
-            for sender in batch.uninformed():
-                if getattr(sender, "failure", batch) is None:
-                    sender.failure = unreported_failure(batch)  # type: ignore[attr-defined]
+            for sender in batch.senders():
+                records = batch.unreported(sender)
+                if records and getattr(sender, "failure", batch) is None:
+                    sender.failure = unreported_failure(batch, records)  # type: ignore[attr-defined]
 
-    def close(self) -> None:
-        """Write what waits; raises the first failure that nobody was told."""
+    def close(self, until: float = float("inf")) -> None:
+        """Write what waits, until a time of the clock; raises the first failure that nobody was
+        told."""
+        self.handle.writer.until = until
         self.flush(None)
-        with self._changed:
+        with self.lock:
             self._closed = True
             self._changed.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(DELIVERY_SECONDS)
+            left = max(1.0, min(DELIVERY_SECONDS, until - self._env.monotonic()))
+            self._thread.join(left)
         self.handle.stored.publish_if_due(every=32)
         failure = self.failure()
         if failure is not None:
             raise failure
 
+    def hurry(self, until: float) -> list[SendBuffer]:
+        """The program ends: let the thread write what waits, which is returned."""
+        self.handle.writer.until = until
+        locked = self.lock.acquire(timeout=LOCK_SECONDS)
+        pending = self._pending()
+        for batch in pending:
+            batch.forced = True
+        if locked:
+            if pending and (self._thread is None or not self._thread.is_alive()):
+                with suppress(OffsetLogError):
+                    self._start_thread()
+            self._changed.notify_all()
+            self.lock.release()
+        else:
+            self.handle.writer.until = self._env.monotonic()  # Nobody can write any more.
+        return pending
+
+    def end(self, pending: list[SendBuffer]) -> OffsetLogError | None:
+        """Wait for these until the time of ``hurry``; what was not written, if anything."""
+        until = self.handle.writer.until + 1.0
+        for batch in pending:
+            batch.done.wait(max(0.0, until - self._env.monotonic()))
+        failed = [batch for batch in self._failed if batch.unreported()]
+        open_ = [batch for batch in pending if not batch.done.is_set()]
+        records = sum(batch.unreported() for batch in failed) + sum(
+            batch.size_now() for batch in open_
+        )
+        if not records:
+            return None
+        if failed:
+            return unreported_failure(failed[0], records)
+        return StorageError(
+            f"Not acknowledged for topic {self.handle.name!r}: {in_words(records)}. The program "
+            "ended before they were written.",
+            "They may have been written; look before you send them again.",
+            may_have_landed=True,
+        )
+
     def _run(self) -> None:
         idle = drives = 0
+        mark = object()
         while True:
             with self._changed:
-                if not self._due():
+                if self._writer is not None or not self._due():
                     if self._closed and not self._waiting:
                         return
                     self._changed.wait(self._patience())
@@ -254,14 +320,14 @@ class GroupCommit:
                     drives = self._drives
                     if idle > IDLE_TICKS:
                         self._driven = False
-                due = self._due()
+                due = self._writer is None and self._due()
+                if due:
+                    self._writer = mark
             if due:
-                with self._writing:
-                    # A sender may have written what was due; what lingers is left to linger.
-                    with self._changed:
-                        due = self._due()
-                    if due:
-                        self._write_next()
+                try:
+                    self._write_next()
+                finally:
+                    self._writer = None
             # Senders that write by themselves leave this to the thread as well.
             self.handle.stored.publish_if_due()
 
@@ -272,30 +338,34 @@ class GroupCommit:
         ready = first.forced or first.table is not None or len(self._waiting) > 1 or self._closed
         return ready or first.opened <= self._env.monotonic()
 
-    def _patience(self) -> float | None:
-        if self._driven:
+    def _patience(self) -> float:
+        if self._driven or (self._writer is not None and self._due()):
             return TICK_SECONDS
         if not self._waiting:
-            return None
+            return IDLE_SECONDS
         return max(0.0, self._waiting[0].opened - self._env.monotonic())
 
     def _write_next(self) -> bool:
-        """Write the oldest batch. Held: ``_writing``."""
+        """Write the oldest batch. Only ``_writer`` does."""
         batch: SendBuffer | None = None
         try:
-            with self._changed:
+            with self.lock:
                 if not self._waiting:
                     return False
                 batch = self._current = self._waiting[0]
                 if batch is self.open:
                     self.open = None
                 self._waiting.popleft()
+                if batch.done.is_set():
+                    return True  # It failed, and who took it out was interrupted.
                 self._in_flight = batch.size
                 self._crowd = len(batch.values) if self._driven else 0
             self._write(batch)
         except OffsetLogError as error:
             assert batch is not None
             self._fail(batch, error)
+            if error.may_have_landed:
+                self._fail_rest(error)
         except Exception as error:  # noqa: BLE001 - a future that is never done would hang its user
             assert batch is not None
             failure = StorageError(f"Writing to {self.handle.name!r} failed: {error!r}.")
@@ -307,12 +377,26 @@ class GroupCommit:
                 self._put_back(batch)
             raise
         finally:
-            with self._changed:
+            with self.lock:
                 self._in_flight = 0
                 self._current = None
                 if self._blocked:
                     self._changed.notify_all()
         return True
+
+    def _fail_rest(self, error: OffsetLogError) -> None:
+        """The time of a batch was up: what waited behind it is not tried for as long again."""
+        with self.lock:
+            rest, self.open = list(self._waiting), None
+        for batch in rest:
+            failure = StorageError(
+                f"Not tried, since what was sent before it got no answer. {error.message}",
+                "Send it again when the storage answers.",
+                may_have_landed=batch.attempt is not None,
+            )
+            self._fail(batch, failure)
+            with self.lock, suppress(ValueError):
+                self._waiting.remove(batch)
 
     def _fail(self, batch: SendBuffer, error: OffsetLogError) -> None:
         logger.warning("%d records for topic %r failed: %s", len(batch.values), batch.topic, error)
@@ -323,7 +407,7 @@ class GroupCommit:
     def _put_back(self, batch: SendBuffer) -> None:
         """Its writer was interrupted: the next one goes on with the same number and rows."""
         again = False
-        with self._changed:
+        with self.lock:
             if batch.done.is_set():
                 return
             if not batch.interrupted and threading.current_thread() is not self._thread:
@@ -371,14 +455,15 @@ class GroupCommit:
 
 @atexit.register
 def _write_at_exit() -> None:
-    """A script that ends without closing its log meant to send what it sent."""
-    for group_commit in list(_in_use):
-        if group_commit.is_foreign:
-            continue
-        try:
-            group_commit.flush(None)
-            failure = group_commit.failure()
-        except Exception as error:  # noqa: BLE001 - nobody is left to whom it could be raised
-            failure = error if isinstance(error, OffsetLogError) else StorageError(repr(error))
+    """A script that ends without closing its log meant to send what it sent. Its threads write,
+    and this one waits until one deadline for all: an interrupt that left something locked, or a
+    storage that does not answer, must not keep the program from ending."""
+    ending: list[tuple[GroupCommit, list[SendBuffer]]] = []
+    for commit in list(_in_use):
+        if not commit.is_foreign:
+            until = commit._env.monotonic() + DELIVERY_SECONDS
+            ending.append((commit, commit.hurry(until)))
+    for commit, pending in ending:
+        failure = commit.end(pending)
         if failure is not None:
             logger.error("%s", failure)

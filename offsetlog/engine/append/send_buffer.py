@@ -7,8 +7,10 @@ Invariants:
 2. Every future of a buffer is done, with a result or an error, once the buffer is.
 3. A callback that raises is logged, and changes nothing: not the outcome, and not that all others
    are called.
-4. A buffer that failed knows which of its futures reported that, and to which producers it was not
-   reported yet: what nobody heard of is raised by their ``flush`` and ``close``.
+4. A buffer that failed knows which of its records that was reported of, by their futures or by a
+   flush of the producer that sent them: the rest is raised by that producer's ``flush``.
+5. Nothing here is left locked by who is interrupted (Ctrl-C), wherever that strikes: locks are
+   taken by ``with``, which does not let a signal in between, and ``Done`` needs none.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from itertools import repeat
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +33,8 @@ from offsetlog.format import record_schema as rows
 from offsetlog.values import RecordMetadata
 
 MANY_LOOKUPS = 8
+LOOK_SECONDS = 1.0
+"""After so long who waits looks whether the one who should wake him was interrupted."""
 _Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Partitions, offsets and timestamps, in the order of sending."""
 _NO_TIMES = np.empty(0, np.int64)
@@ -47,6 +52,45 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
+class Done:
+    """An event that happens once. Unlike ``threading.Event``, whose ``set`` takes a lock in
+    Python code, an interrupt inside ``set`` or ``wait`` keeps no other thread waiting."""
+
+    __slots__ = ("_gate", "_is_set")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def is_set(self) -> bool:
+        return self._is_set
+
+    def set(self) -> None:
+        self._is_set = True
+        self._open()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Whether it happened in time."""
+        left = timeout
+        while not self._is_set:
+            pause = LOOK_SECONDS if left is None else min(LOOK_SECONDS, left)
+            if pause <= 0:
+                return False
+            left = None if left is None else left - pause
+            try:
+                self._gate.acquire(timeout=pause)
+            finally:
+                if self._is_set:
+                    self._open()
+        return True
+
+    def _open(self) -> None:
+        """Wake one who waits, who wakes the next. Whom this misses looks by himself."""
+        with suppress(RuntimeError):
+            self._gate.release()
+
+
 class BufferWriter(Protocol):
     """Whoever writes buffers."""
 
@@ -60,8 +104,8 @@ class SendBuffer:
     __slots__ = (
         "topic", "values", "keys", "times", "headers", "named", "size", "table", "opened",
         "done", "error", "callbacks", "forced", "sender", "attempt", "interrupted", "count",
-        "results", "placed",
-        "_writer", "_order", "_times", "_columns", "_lookups", "_uninformed", "_reported",
+        "results", "placed", "_starts", "_senders", "_reported", "_is_table",
+        "_writer", "_order", "_times", "_columns", "_lookups",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +124,7 @@ class SendBuffer:
         """A whole table in place of rows: ``send_arrow``."""
         self.opened = opened
         self.forced = False
-        self.done = threading.Event()
+        self.done = Done()
         self.error: OffsetLogError | None = None
         self.callbacks: list[Callable[[], None]] = []
         self.sender = sender
@@ -88,14 +132,16 @@ class SendBuffer:
         self.attempt: Any = None
         """What its writer must send again, as it is, when a try was interrupted."""
         self.interrupted = False
+        self._is_table = False
         self.count = 0
         """Of its records, once it failed."""
         self.placed: tuple[Placed, ...] = ()
         """The runs of offsets that its rows got, in the order of the partitions."""
-        self._uninformed = [sender]
-        """The producers that sent into it and to which no flush reported that it failed."""
+        self._starts = [0]
+        self._senders = [sender]
+        """Who sent the records from each start to the next one."""
         self._reported = bytearray()
-        """Of a buffer that failed: 1 for each record whose future reported it."""
+        """Of a buffer that failed: 1 for each record whose sender was told."""
         self._writer = writer
         self._order: npt.NDArray[np.int64] | None = None
         self._times: npt.NDArray[np.int64] = _NO_TIMES
@@ -108,23 +154,38 @@ class SendBuffer:
 
     def add_sender(self, sender: object) -> None:
         """Records of this producer are in it. Held: the lock of whoever took them."""
+        self._starts.append(len(self.values))
+        self._senders.append(sender)
         self.sender = sender
-        if sender not in self._uninformed:
-            self._uninformed.append(sender)
 
-    def is_unreported(self, sender: object | None = None) -> bool:
-        """Whether it failed, and this producer (or any) has records in it and was not told."""
-        if self.error is None or 0 not in self._reported:
-            return False
-        return bool(self._uninformed) if sender is None else sender in self._uninformed
+    def unreported(self, sender: object | None = None) -> int:
+        """How many records of this producer (or of all) it lost without their being told."""
+        if self.error is None:
+            return 0
+        count = sum(self._reported.count(0, low, high) for low, high in self._runs(sender))
+        return self.count if count and self._is_table else count
 
-    def uninformed(self) -> list[object]:
-        return list(self._uninformed)
+    def size_now(self) -> int:
+        """Its records, as long as it is not done."""
+        return len(self.values) if self.table is None else self.table.num_rows
+
+    def senders(self) -> list[object]:
+        return list({id(sender): sender for sender in self._senders}.values())
 
     def mark_reported(self, sender: object | None = None) -> None:
-        """This producer (or each) was told."""
-        rest = [other for other in self._uninformed if other != sender]
-        self._uninformed = [] if sender is None else rest
+        """This producer (or each) has been told."""
+        for low, high in self._runs(sender):
+            self._reported[low:high] = b"\1" * (high - low)
+
+    def _runs(self, sender: object | None) -> Iterator[tuple[int, int]]:
+        """The records of this producer, or all."""
+        if sender is None:
+            yield 0, len(self._reported)
+            return
+        ends = [*self._starts[1:], len(self._reported)]
+        for low, high, who in zip(self._starts, ends, self._senders, strict=True):
+            if who is sender:
+                yield low, high
 
     # --- the writer's side -----------------------------------------------------------------
 
@@ -142,8 +203,9 @@ class SendBuffer:
         """Note why, before anybody who waits for it hears of it."""
         self.error = error
         if not self.count:
-            self.count = len(self.values) if self.table is None else self.table.num_rows
-            self._reported = bytearray(self.count if self.table is None else 1)
+            self.count = self.size_now()
+            self._is_table = self.table is not None
+            self._reported = bytearray(1 if self._is_table else self.count)
 
     def fail(self, error: OffsetLogError) -> None:
         self.note_failure(error)
@@ -243,12 +305,12 @@ def in_words(records: int) -> str:
     return "1 record" if records == 1 else f"{records} records"
 
 
-def unreported_failure(batch: SendBuffer) -> OffsetLogError:
-    """The failure of a batch, for who asked none of its futures."""
+def unreported_failure(batch: SendBuffer, records: int) -> OffsetLogError:
+    """The failure of a batch, for who did not ask for so many of its records."""
     error = batch.error
     assert error is not None
     failure = type(error)(
-        f"Not acknowledged for topic {batch.topic!r}: {in_words(batch.count)}. {error.message}",
+        f"Not acknowledged for topic {batch.topic!r}: {in_words(records)}. {error.message}",
         error.hint,
         retryable=error.retryable,
         may_have_landed=error.may_have_landed,

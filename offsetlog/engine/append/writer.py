@@ -100,6 +100,8 @@ class Writer:
         self._now_ns = chain.env.stamp()
         self._open: dict[str, _Number] = {}
         self._open_lock = threading.Lock()
+        self.until = float("inf")
+        """When the log was closed or the program ended: no try begins after this time."""
 
     def deliver(self, load: AppendPayload, sender: Sender, hashed_with: int, life: int) -> Receipt:
         """Try until it is acknowledged, refused, or too late."""
@@ -110,7 +112,7 @@ class Writer:
             try:
                 return self.append(load, sender, hashed_with, life)
             except OffsetLogError as error:
-                if not error.may_have_landed or env.monotonic() + pause > deadline:
+                if not error.may_have_landed or env.monotonic() + pause > min(deadline, self.until):
                     raise
                 logger.warning("An append may have landed; trying again: %s", error)
             env.sleep(pause * (0.5 + env.chance()))

@@ -14,9 +14,11 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
+from offsetlog.engine.append.writer import DELIVERY_SECONDS
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.open_topic import OpenTopic, unknown_topic
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
@@ -151,10 +153,13 @@ class OpenTopics:
         return errors
 
     def closers(self) -> list[Callable[[], None]]:
-        """Write what waits, topic by topic; each raises the first failure that nobody was told."""
+        """Write what waits, topic by topic and with one deadline; each raises the first failure
+        that nobody was told."""
         with self.lock:
             aside = [commit for _, commit in self._set_aside if commit is not None]
-            return [group_commit.close for group_commit in [*self._group_commits.values(), *aside]]
+            commits = [*self._group_commits.values(), *aside]
+        until = self._env.monotonic() + DELIVERY_SECONDS
+        return [partial(group_commit.close, until) for group_commit in commits]
 
 
 def as_topic_error(topic: str, error: Exception) -> OffsetLogError:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 import time
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
@@ -13,7 +17,9 @@ from offsetlog import InvalidRequestError, StorageError
 from offsetlog.client.log import Log
 from offsetlog.core.group.requests import CommitRequest
 from offsetlog.engine.append import group_commit as appender_module
-from offsetlog.engine.append.writer import Writer
+from offsetlog.engine.append.group_commit import GroupCommit
+from offsetlog.engine.append.send_buffer import Done
+from offsetlog.engine.append.writer import DELIVERY_SECONDS, Writer
 from offsetlog.engine.env import REAL
 from offsetlog.engine.group.commit_queue import CommitQueue
 from offsetlog.engine.topic.stored_state import StoredState
@@ -31,6 +37,16 @@ def scripted():
     log = Log(store, REAL._replace(sleep=lambda seconds: None))
     log.create_topic("t", partitions=1)
     return store, log
+
+
+@contextmanager
+def writing(commit: GroupCommit):
+    """As if another thread was writing meanwhile."""
+    commit._writer = object()
+    try:
+        yield
+    finally:
+        commit._writer = None
 
 
 class FullStore(MemoryStore):
@@ -140,7 +156,7 @@ def test_a_failure_is_told_to_the_producers_whose_records_failed_and_to_no_other
     one.send("t", b"y")
     other.send("t", b"z")
     for producer in (one, other):
-        with pytest.raises(StorageError, match="Not acknowledged for topic 't': 2 records"):
+        with pytest.raises(StorageError, match="Not acknowledged for topic 't': 1 record[.]"):
             producer.flush()
     good.flush()
     one.flush()
@@ -294,8 +310,7 @@ def test_an_interrupt_of_the_thread_that_writes_for_all_loses_nothing(scripted, 
         store._create = create  # type: ignore[method-assign]
     mine = producer.send("t", b"mine")
     # The others ask while this thread writes.
-    writing = log.appender("t")._writing
-    with writing:
+    with writing(log.appender("t")):
         for thread in threads:
             thread.start()
         gathered.wait()
@@ -477,7 +492,7 @@ def test_a_log_closes_the_rest_when_something_of_it_cannot_be_closed(tmp_path, m
     def broken(self) -> None:
         raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(log.appender("t"), "close", lambda: broken(log), raising=False)
+    monkeypatch.setattr(log.appender("t"), "close", lambda until: broken(log), raising=False)
     with pytest.raises(UnicodeEncodeError):
         log.close()
     monkeypatch.undo()
@@ -495,7 +510,7 @@ def test_what_lingers_is_not_written_with_what_was_due(log):
     """The thread found one batch due, and its sender wrote that one in the meantime."""
     log.create_topic("t")
     writer = log.appender("t")
-    with writer._writing:
+    with writing(writer):
         first = log.producer().send("t", b"one")
         while writer._due() and writer._thread is None:
             time.sleep(0.001)
@@ -504,3 +519,150 @@ def test_what_lingers_is_not_written_with_what_was_due(log):
         second = log.producer(linger_ms=60_000).send("t", b"two")
     time.sleep(0.05)
     assert not second.done() and values(log) == [b"one"]
+
+
+# --- Ctrl-C, and a storage that does not answer ---------------------------------------------
+
+
+def interrupted(call, number: int) -> bool:
+    """Call, with a Ctrl-C when the so manieth C function returns that our code or ``threading``
+    called: there Python looks for signals. False when it ended before that."""
+    seen = 0
+
+    def profile(frame, event, arg):
+        nonlocal seen
+        name = frame.f_code.co_filename
+        if event == "c_return" and ("/engine/append/" in name or name.endswith("/threading.py")):
+            seen += 1
+            if seen == number:
+                raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return seen >= number
+
+
+def test_who_is_interrupted_anywhere_leaves_nothing_locked():
+    """Neither for the threads that send beside it, nor for the log's end."""
+    number = 0
+    while True:
+        number += 1
+        log = full_log(1000)
+        producer = log.producer()
+        producer.send("t", b"first").result()
+        if not interrupted(lambda p=producer: p.send("t", b"x").result(), number):
+            assert number > 15
+            return
+        after = threading.Thread(target=lambda p=producer: p.send("t", b"y").result(), daemon=True)
+        after.start()
+        after.join(10)
+        assert not after.is_alive(), f"interrupted at return {number}"
+        ending = threading.Thread(target=log.close, daemon=True)
+        ending.start()
+        ending.join(10)
+        assert not ending.is_alive(), f"interrupted at return {number}"
+
+
+def test_done_wakes_all_who_wait_even_if_a_wake_up_was_lost():
+    class Interrupted(Done):
+        def _open(self) -> None:
+            pass
+
+    done = Interrupted()
+    assert not done.wait(0.01)
+    waiting = [threading.Thread(target=done.wait, daemon=True) for _ in range(5)]
+    for thread in waiting:
+        thread.start()
+    done.set()
+    for thread in waiting:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in waiting)
+
+
+END = """
+import sys, offsetlog
+from offsetlog.engine.append import group_commit, writer
+from offsetlog.errors import StorageError
+writer.DELIVERY_SECONDS = group_commit.DELIVERY_SECONDS = 2
+group_commit.LOCK_SECONDS = 1
+log = offsetlog.open("memory://ends")
+def no_answer(*given):
+    raise StorageError("no answer", may_have_landed=True)
+kept = log.producer(batch_bytes=1024, linger_ms=60_000)
+for name in "tu":
+    log.create_topic(name)
+    log.topic_handle(name).writer.append = no_answer
+for i in range(40):
+    for name in "tu":
+        kept.send(name, b"x" * 100)
+if sys.argv[1] == "a lock was left":
+    log.appender("t").lock.acquire()
+"""
+
+
+@pytest.mark.parametrize("how", ["no answer", "a lock was left"])
+def test_a_script_ends_in_time_and_says_how_much_was_not_written(how):
+    before = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", END, how],
+        capture_output=True, text=True, timeout=60, env={**os.environ}, check=True,
+    )  # fmt: skip
+    assert time.monotonic() - before < 20
+    said = [line for line in done.stderr.splitlines() if line.startswith("Not acknowledged")]
+    assert sorted(line.split(". ")[0] for line in said) == [
+        f"Not acknowledged for topic {name!r}: 40 records" for name in "tu"
+    ]
+
+
+class Clock:
+    """Passes by sleeping alone."""
+
+    now = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def no_answer(*given):
+    raise StorageError("no answer", may_have_landed=True)
+
+
+def test_closing_a_log_waits_once_for_all_that_gets_no_answer():
+    clock = Clock()
+    env = REAL._replace(monotonic=lambda: clock.now, sleep=clock.sleep)
+    log = Log(MemoryStore(fresh_root()), env)
+    producer = log.producer(batch_bytes=1024, linger_ms=60_000)
+    futures = []
+    for topic in ("t", "u", "v"):
+        log.create_topic(topic)
+        log.topic_handle(topic).writer.append = no_answer  # type: ignore[method-assign]
+        log.appender(topic)._thread = threading.current_thread()  # Nobody writes before the end.
+        futures += [producer.send(topic, bytes(500)) for _ in range(10)]
+    with pytest.raises(StorageError, match="no answer"):
+        log.close()
+    assert clock.now <= DELIVERY_SECONDS + 10
+    assert [f.exception().may_have_landed for f in futures if f.done()].count(True) < 10
+    assert all(f.done() for f in futures)
+
+
+def test_a_producer_is_not_told_again_what_its_own_futures_told():
+    """Two producers share the batch, and the other one asked for nothing."""
+    log = full_log(0)
+    mine, other = (log.producer(linger_ms=60_000) for _ in range(2))
+    futures = []
+    for number in range(3):
+        futures.append(mine.send("t", b"mine"))
+        if number < 2:
+            other.send("t", b"other")
+    for future in futures:
+        assert isinstance(future.exception(), StorageError)
+    mine.flush()
+    with pytest.raises(StorageError, match="Not acknowledged for topic 't': 2 records"):
+        other.flush()
+    other.flush()
+    log.close()
