@@ -23,7 +23,8 @@ from pyspark.sql.types import StructType
 
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about import tables
-from pyspark_offsetlog.options import check as given
+from pyspark_offsetlog.options import check
+from pyspark_offsetlog.options.spec import SINK, SOURCE
 from pyspark_offsetlog.runtime.pickling import PickledWithReason, ReasonedUnpickling
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, warn, warn_once
 from pyspark_offsetlog.schema import source_schema
@@ -35,9 +36,9 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
         super().__init__(options)
         self.sent = False
         if tables.is_table(options):
-            tables.wanted(options)
-        elif given.is_source(options):
-            given.source_options(options, None)
+            check.table_options(options)
+        elif check.is_source(options):
+            check.source_options(options, None)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "sent": True}
@@ -50,10 +51,10 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
     def schema(self) -> StructType:
         if tables.is_table(self.options):
             return tables.table_schema(self.options)
-        read = given.source_options(self.options, None)
-        warn(given.passed_over(self.options, given.SOURCE))
-        warn(given.losers(self.options))
-        return source_schema(read.include_headers)
+        source = check.source_options(self.options, None)
+        warn(check.ignored_warning(self.options, SOURCE))
+        warn(check.overruled_warning(self.options))
+        return source_schema(source.include_headers)
 
     @one_line_errors
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -61,7 +62,7 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
             return tables.TableReader(self.options, schema)
         from pyspark_offsetlog.source.batch import OffsetLogReader
 
-        return OffsetLogReader(given.source_options(self.options, False), schema)
+        return OffsetLogReader(check.source_options(self.options, False), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from pyspark_offsetlog.source.stream import OffsetLogStreamReader
@@ -74,8 +75,8 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
 
         if overwrite:
             raise InvalidRequestError("A log cannot be overwritten.", "Write with .mode('append').")
-        warn_once(given.passed_over(self.options, given.SINK))
-        return BatchWriter(given.sink_options(self.options), schema)
+        warn_once(check.ignored_warning(self.options, SINK))
+        return BatchWriter(check.sink_options(self.options), schema)
 
     @one_line_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
@@ -83,8 +84,8 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
         as with Kafka."""
         from pyspark_offsetlog.sink.writers import StreamCommitter, StreamWriter
 
-        wanted = given.sink_options(self.options)
+        options = check.sink_options(self.options)
         if self.sent:
-            return StreamCommitter(wanted.place)
-        warn_once(given.passed_over(self.options, given.SINK))
-        return StreamWriter(wanted, schema)
+            return StreamCommitter(options.place)
+        warn_once(check.ignored_warning(self.options, SINK))
+        return StreamWriter(options, schema)

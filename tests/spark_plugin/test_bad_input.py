@@ -55,7 +55,7 @@ AT_LOAD = [
     ({**GOOD, "startingOffsets": "group"}, "startingOffsets=group needs a group"),
     ({**GOOD, "group.id": "a b"}, "'a b' is not a legal group name"),
     ({**GOOD, "minOffsetsPerTrigger": "5", "maxOffsetsPerTrigger": "4"}, "is more than"),
-    ({**GOOD, "topic": "x"}, "The option 'topic' is none of the source"),
+    ({**GOOD, "topic": "x"}, "'topic' is not an option of the source"),
 ]
 
 

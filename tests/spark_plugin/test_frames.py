@@ -158,7 +158,7 @@ def test_sql_alone(spark: Any, log: Any) -> None:
     ("options", "told"),
     [
         ({"table": "lags"}, "table cannot be 'lags'.*offsets, positions, lag, topics"),
-        ({"table": "lag", "subscribe": "orders"}, "'subscribe' is none of a table"),
+        ({"table": "lag", "subscribe": "orders"}, "'subscribe' is not an option of a table"),
         ({"table": "lag", "group.id": "no/slash"}, "group"),
     ],
 )

@@ -23,7 +23,7 @@ from offsetlog.errors import InvalidRequestError
 from offsetlog.storage.offsets.open import delta_address
 from offsetlog.storage.redact import safe_url
 from pyspark_offsetlog.about.tables import TABLES, read_table
-from pyspark_offsetlog.options.parse import absolute
+from pyspark_offsetlog.options.check import absolute
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.session import register_source
 from pyspark_offsetlog.runtime.user_errors import warn

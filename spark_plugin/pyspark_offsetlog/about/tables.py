@@ -24,15 +24,13 @@ from pyspark.sql.types import StructType
 from offsetlog.client.log import Log
 from offsetlog.errors import InvalidRequestError, OffsetLogError
 from offsetlog.format import facts_arrow as fact_rows
-from offsetlog.values import check_name, did_you_mean
-from pyspark_offsetlog.options.parse import OptionParser
-from pyspark_offsetlog.options.spec import LogAddress
+from offsetlog.values import did_you_mean
+from pyspark_offsetlog.options.check import table_options
 from pyspark_offsetlog.runtime.open_logs import found, open_log
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 
 OPTION = "table"
-OPTIONS = ("path", "single_writer", "offsets.table", OPTION, "group.id")
 SIDE_BY_SIDE = 8
 LAG = pa.schema(
     [
@@ -62,12 +60,6 @@ TOPICS = pa.schema(
         pa.field("bytes", pa.int64()),
     ]
 )
-
-
-class TableRequest(NamedTuple):
-    place: LogAddress
-    table: str
-    group: str | None
 
 
 def offsets_rows(log: Log, group: str | None) -> pa.Table:
@@ -146,29 +138,19 @@ def is_table(options: Mapping[str, str]) -> bool:
     return OPTION in options
 
 
-def wanted(options: Mapping[str, str]) -> TableRequest:
-    given = OptionParser(options, OPTIONS)
-    group = given.text("group.id")
-    return TableRequest(
-        given.place(given.text("offsets.table")),
-        given.choice(OPTION, tuple(TABLES), ""),
-        None if group is None else check_name(group.strip(), "group"),
-    )
-
-
 def table_schema(options: Mapping[str, str]) -> StructType:
-    return from_arrow_schema(TABLES[wanted(options).table].schema)
+    return from_arrow_schema(TABLES[table_options(options).table].schema)
 
 
 class TableReader(PickledWithReason, DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
-        self._wanted = wanted(options)
+        self._options = table_options(options)
         self._columns = [field.name for field in schema.fields]
-        known = from_arrow_schema(TABLES[self._wanted.table].schema)
+        known = from_arrow_schema(TABLES[self._options.table].schema)
         for field in schema.fields:
             if field.name not in known.names:
                 raise InvalidRequestError(
-                    f"The table {self._wanted.table} has no column {field.name!r}.",
+                    f"The table {self._options.table} has no column {field.name!r}.",
                     did_you_mean(field.name, known.names),
                 )
             kind = known[field.name].dataType
@@ -182,11 +164,11 @@ class TableReader(PickledWithReason, DataSourceReader):
     @one_line_errors
     def partitions(self) -> Sequence[InputPartition]:
         # A root that is not there is said here: it is one line for the user.
-        return [InputPartition(found(self._wanted.place).root_id)]
+        return [InputPartition(found(self._options.place).root_id)]
 
     @one_line_errors_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        log = open_log(self._wanted.place._replace(root_id=partition.value))
+        log = open_log(self._options.place._replace(root_id=partition.value))
         log.root.check()
-        rows = read_table(log, self._wanted.table, self._wanted.group)
+        rows = read_table(log, self._options.table, self._options.group)
         yield from rows.select(self._columns).to_batches(max_chunksize=16_384)

@@ -7,49 +7,44 @@ Invariants:
    what is allowed.
 2. Options that only a Kafka client would need are accepted, since a moved query has them; one
    warning names them all.
-3. Values are plain and pickle; nothing here touches a filesystem, Spark or Arrow.
-4. No value of a ``storage.`` option is ever shown.
+3. No value of a ``storage.`` option is ever shown.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
+from typing import Any
 
-from offsetlog.core.group.starting_offset import POLICIES
 from offsetlog.errors import InvalidRequestError
-from offsetlog.values import MAX_PARTITIONS, check_name
-from pyspark_offsetlog.options.parse import KAFKA_ONLY, OptionParser, lowered
-from pyspark_offsetlog.options.spec import (
+from offsetlog.storage.open import parse_option, refuse_one_slash
+from offsetlog.storage.redact import safe_url
+from offsetlog.values import did_you_mean
+from pyspark_offsetlog.options.parse import (
     EARLIEST_OFFSET,
-    ENDS,
     LATEST_OFFSET,
+    BadValue,
+    OffsetBound,
+)
+from pyspark_offsetlog.options.spec import (
+    ENDS,
     SINK,
     SOURCE,
     STARTS,
     SUBSCRIPTIONS,
+    TABLE,
     LogAddress,
-    OffsetBound,
+    Options,
     SinkOptions,
     SourceOptions,
-    TopicSubscription,
+    TableOptions,
 )
 
-__all__ = [
-    "SINK",
-    "SOURCE",
-    "OffsetBound",
-    "LogAddress",
-    "SinkOptions",
-    "SourceOptions",
-    "TopicSubscription",
-    "is_source",
-    "losers",
-    "passed_over",
-    "sink_options",
-    "source_options",
-]
-
-_OUR_OWN = {
+KAFKA_ONLY = re.compile(r"(kafka|kafkaconsumer|fetchoffset)\..+|groupidprefix", re.ASCII)
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+"""What Spark itself was told about a stream, and hands to its sink."""
+_IN_PLACE_OF = {
     "kafka.auto.offset.reset": "startingOffsets=group with auto.offset.reset",
     "groupidprefix": "group.id",
     "kafka.enable.auto.commit": "group.id",
@@ -63,123 +58,220 @@ def is_source(options: Mapping[str, str]) -> bool:
 
 def source_options(options: Mapping[str, str], streaming: bool | None) -> SourceOptions:
     """``streaming`` is None where that is not known yet: then both kinds pass."""
-    given = OptionParser(options, SOURCE)
-    place = given.place(given.text("offsets.table"))
-    subscription = given.subscription()
-    start = given.start("earliest" if streaming is False else "latest")
-    end = given.end()
-    group = given.one_of_two("group.id", "kafka.group.id")
-    read = SourceOptions(
-        place,
-        subscription,
-        start,
-        end,
-        given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
-        given.choice("auto.offset.reset", POLICIES, "latest"),
-        given.count("maxOffsetsPerTrigger"),
-        given.count("minOffsetsPerTrigger"),
-        given.size("maxBytesPerTrigger"),
-        given.duration("maxTriggerDelay", 15 * 60_000),
-        given.count("minPartitions", 1_000_000),
-        given.count("maxRecordsPerPartition"),
-        given.boolean("failOnDataLoss", True),
-        None if group is None else check_name(group, "group"),
-        given.options.get("kafka.client.id", "")[:200],
-        given.boolean("includeHeaders", False),
-        given.number("pollIntervalMs", 0, 3_600_000),
-    )
-    _check_together(given, read, streaming)
-    return read
+    texts, values = _read(options, SOURCE, "the source")
+    subscriptions = [name for name in SUBSCRIPTIONS if name.lower() in texts]
+    if len(subscriptions) != 1:
+        which = " and ".join(subscriptions) + " are set" if subscriptions else "None of them is set"
+        raise InvalidRequestError(
+            f"What to read is said by exactly one of {', '.join(SUBSCRIPTIONS)}. {which}.",
+            "For example .option('subscribe', 'orders').",
+        )
+    if values["start"] is None:
+        kind = "earliest" if streaming is False else "latest"
+        values["start"] = OffsetBound(kind, option="startingOffsets")
+    client = texts.get("kafka.client.id", "")[:200]
+    source = SourceOptions(place=_place(texts, values), client=client, **values)
+    _check_together(texts, source, streaming)
+    return source
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    given = OptionParser(options, SINK)
-    topic = given.text("topic")
-    app, version = given.text("txnAppId"), given.number("txnVersion", 0, 2**62)
+    texts, values = _read(options, SINK, "the sink")
+    app, version = values.pop("txn_app_id"), values.pop("txn_version")
     if (app is None) != (version is None):
         there, missing = ("txnAppId", "txnVersion")[:: 1 if version is None else -1]
         raise InvalidRequestError(
             f"The option {there} is set and {missing} is not.", "They belong together: set both."
         )
-    if app is not None and not 1 <= len(app) <= 1024:
-        raise given.wrong("txnAppId", "1 to 1024 characters")
-    return SinkOptions(
-        given.place(None),
-        None if topic is None else check_name(topic.strip()),
-        given.boolean("includeHeaders", False),
-        None if app is None or version is None else (app, version),
-        given.count("createTopicPartitions", MAX_PARTITIONS),
+    if app is not None and len(app) > 1024:
+        raise _bad_value("txnAppId", app, "1 to 1024 characters")
+    txn = None if app is None else (app, version)
+    return SinkOptions(place=_place(texts, values), txn=txn, **values)
+
+
+def table_options(options: Mapping[str, str]) -> TableOptions:
+    texts, values = _read(options, TABLE, "a table")
+    return TableOptions(place=_place(texts, values), **values)
+
+
+# --- reading -------------------------------------------------------------------------------
+
+
+def _lowered(options: Mapping[str, str]) -> dict[str, str]:
+    return {str(name).lower(): str(value) for name, value in options.items()}
+
+
+def _read(
+    options: Mapping[str, str], table: Options, side: str
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """The texts by lowered name, and the values by field. Options that do not count because
+    another one does are parsed all the same, so that a typo is found."""
+    texts = _lowered(options)
+    _refuse_unknown(texts, table, side)
+    values: dict[str, Any] = {}
+    for option in table.values():
+        text = texts.get(option.name.lower())
+        if text is None:
+            continue
+        try:
+            value = option.parse(text)
+        except BadValue as bad:
+            raise _bad_value(option.name, text, str(bad)) from None
+        if isinstance(value, OffsetBound):
+            value = value._replace(option=option.name)
+        first = values.setdefault(option.field, value)
+        if option.field in ("root", "group") and first != value:
+            other = "path" if option.field == "root" else "group.id"
+            raise InvalidRequestError(
+                f"{other} is {safe_url(first)!r} and {option.name} is {safe_url(value)!r}.",
+                "They mean the same: set one.",
+            )
+    defaults = {option.field: option.default for option in table.values()}
+    return texts, {**defaults, **values}
+
+
+def _refuse_unknown(texts: Mapping[str, str], table: Options, side: str) -> None:
+    names = {name.lower(): name for name in table}
+    for name in texts:
+        if name in names or KAFKA_ONLY.fullmatch(name):
+            continue
+        if (table is SINK and name in _SPARKS_OWN) or re.fullmatch(r"storage\..+", name, re.DOTALL):
+            continue
+        hint = f"Known: {', '.join(table)}."
+        if name in {n.lower() for n in (*SOURCE, *SINK)}:
+            raise InvalidRequestError(f"{name!r} is not an option of {side}.", hint)
+        near = did_you_mean(name, names)
+        if not near.startswith("Known"):
+            hint = near
+            for low, full in names.items():
+                hint = hint.replace(repr(low), repr(full))
+        raise InvalidRequestError(f"There is no option {name!r}.", hint)
+
+
+def _bad_value(name: str, value: str, allowed: str) -> InvalidRequestError:
+    shown = value if len(value) <= 200 else value[:200] + "..."
+    return InvalidRequestError(f"The option {name} cannot be {shown!r}.", f"Allowed: {allowed}.")
+
+
+def _place(texts: Mapping[str, str], values: dict[str, Any]) -> LogAddress:
+    """The log; what says so is taken out of the values."""
+    root, single_writer = values.pop("root"), values.pop("single_writer")
+    offsets_table = values.pop("offsets_table", None)
+    if root is None:
+        raise InvalidRequestError(
+            "No path is set.", "Give the root of the log: .option('path', 's3://bucket/log')."
+        )
+    if "path" not in texts and _is_servers(root):
+        raise InvalidRequestError(
+            f"kafka.bootstrap.servers is {root!r}, which names Kafka brokers.",
+            "offsetlog has none: give the root of the log, such as s3://bucket/log.",
+        )
+    storage = {
+        name.removeprefix("storage."): parse_option(text)
+        for name, text in texts.items()
+        if name.startswith("storage.")
+    }
+    for name in ("url", "single_writer", "offsets_table"):
+        if name in storage:
+            raise InvalidRequestError(
+                f"storage.{name} is no option of a filesystem.",
+                "Use path, single_writer and offsets.table.",
+            )
+    return LogAddress(
+        absolute(root),
+        tuple(sorted(storage.items())),
+        single_writer,
+        None if offsets_table is None else absolute(offsets_table),
     )
 
 
-def passed_over(options: Mapping[str, str], known: tuple[str, ...]) -> str:
-    """A warning about the options that are accepted and do nothing; empty if there are none."""
-    ours = {name.lower() for name in known} | {"kafka.client.id"}
-    idle = sorted(name for name in lowered(options) if name not in ours)
-    idle = [name for name in idle if KAFKA_ONLY.fullmatch(name)]
+def absolute(path: str) -> str:
+    """Tasks run in other folders: a path that is relative here would be another one there."""
+    refuse_one_slash(path)
+    is_url = "://" in path or path.startswith(("file:", "local:"))
+    return path if is_url else os.path.abspath(os.path.expanduser(path))
+
+
+def _is_servers(text: str) -> bool:
+    """``host:9092,host:9092``, and no path or URL."""
+    return all(
+        re.fullmatch(r"[a-zA-Z0-9.\[\]_-]+:[0-9]{1,5}", part.strip(), re.ASCII)
+        for part in text.split(",")
+    )
+
+
+# --- warnings ------------------------------------------------------------------------------
+
+
+def ignored_warning(options: Mapping[str, str], table: Options) -> str:
+    """About the options that are accepted and do nothing; empty if there are none."""
+    ours = {name.lower() for name in table} | {"kafka.client.id"}
+    idle = sorted(n for n in _lowered(options) if n not in ours and KAFKA_ONLY.fullmatch(n))
     if not idle:
         return ""
-    hints = [f"{_OUR_OWN[name]} in place of {name}" for name in idle if name in _OUR_OWN]
-    told = f"offsetlog has no Kafka client, so these options do nothing: {', '.join(idle)}."
-    return told + (f" Use {'; '.join(hints)}." if hints else "")
+    hints = [f"{_IN_PLACE_OF[name]} in place of {name}" for name in idle if name in _IN_PLACE_OF]
+    warning = f"offsetlog has no Kafka client, so these options do nothing: {', '.join(idle)}."
+    return warning + (f" Use {'; '.join(hints)}." if hints else "")
 
 
-def losers(options: Mapping[str, str]) -> str:
-    """A warning about starts and ends that another option overrules; empty if there are none."""
-    given = lowered(options)
-    out = []
+def overruled_warning(options: Mapping[str, str]) -> str:
+    """About starts and ends that another option overrules; empty if there are none."""
+    texts = _lowered(options)
+    warnings = []
     for names in (STARTS, ENDS):
-        there = [name for name in names if name.lower() in given]
-        if len(there) > 1:
-            verb = "is" if len(there) == 2 else "are"
-            out.append(f"{there[0]} is set, so {' and '.join(there[1:])} {verb} passed over.")
-    return " ".join(out)
+        first, *others = [name for name in names if name.lower() in texts] or [""]
+        if others:
+            verb = "is" if len(others) == 1 else "are"
+            warnings.append(f"{first} is set, so {' and '.join(others)} {verb} passed over.")
+    return " ".join(warnings)
 
 
-def _check_together(given: OptionParser, read: SourceOptions, streaming: bool | None) -> None:
-    low, high = read.min_offsets, read.max_offsets
+# --- options that contradict each other ----------------------------------------------------
+
+
+def _check_together(
+    texts: Mapping[str, str], source: SourceOptions, streaming: bool | None
+) -> None:
+    low, high = source.min_offsets, source.max_offsets
     if low is not None and high is not None and low > high:
         raise InvalidRequestError(
             f"minOffsetsPerTrigger={low} is more than maxOffsetsPerTrigger={high}.",
             "Lower the one or raise the other.",
         )
-    if read.start.kind == "group" and read.group is None:
+    if source.start.kind == "group" and source.group is None:
         raise InvalidRequestError(
             "startingOffsets=group needs a group.", "Set group.id to its name."
         )
     if streaming:
         for name in ENDS:
-            if name.lower() in given.options:
+            if name.lower() in texts:
                 raise InvalidRequestError(
                     f"The option {name} is set for a stream, which has no end.",
                     "Leave it out, or read with spark.read.",
                 )
     if streaming is False:
-        _check_batch(read)
+        _check_batch(source)
 
 
-def _check_batch(read: SourceOptions) -> None:
-    if read.start.kind == "latest":
+def _check_batch(source: SourceOptions) -> None:
+    if source.start.kind == "latest":
         raise InvalidRequestError(
             "startingOffsets=latest would read nothing in a batch query.",
             "Use earliest, offsets, -N (records before the end), or a time.",
         )
-    if read.end.kind == "earliest":
+    if source.end.kind == "earliest":
         raise InvalidRequestError(
             "endingOffsets=earliest would read nothing.", "Use latest, or offsets."
         )
-    refusals = (
-        (read.start, LATEST_OFFSET, "latest"),
-        (read.end, EARLIEST_OFFSET, "earliest"),
-    )
-    for edge, refused, word in refusals:
-        if edge.kind != "offsets":
+    refused = ((source.start, LATEST_OFFSET, "latest"), (source.end, EARLIEST_OFFSET, "earliest"))
+    for bound, number, word in refused:
+        if bound.kind != "offsets":
             continue
-        for topic, each in edge.each.items():
+        for topic, each in bound.each.items():
             for partition, offset in each.items():
-                if offset == refused:
+                if offset == number:
                     raise InvalidRequestError(
-                        f"{edge.option} for {topic}-{partition} is {offset} ({word}), which "
+                        f"{bound.option} for {topic}-{partition} is {offset} ({word}), which "
                         "a batch query cannot take.",
                         "Give an offset that is there.",
                     )

@@ -1,47 +1,99 @@
-"""What a user asks for, as plain values: the names of the options, and what they come to.
+"""The options: one table for the source and one for the sink, and what they come to.
 
 Invariants:
 
-1. Values are plain and pickle; nothing here touches a filesystem, Spark or Arrow.
-2. No value of a ``storage.`` option is shown by a ``repr``.
+1. Each option is one row: its name, the field that it sets, its parser and its default. Of
+   several options for one field the first that is set counts.
+2. Values are plain and pickle; nothing here touches a filesystem, Spark or Arrow.
+3. No value of a ``storage.`` option is shown by a ``repr``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from offsetlog.core.group.starting_offset import POLICIES
 from offsetlog.storage.redact import safe_url
+from offsetlog.values import MAX_PARTITIONS
+from pyspark_offsetlog.options import parse
+from pyspark_offsetlog.options.parse import OffsetBound, TopicSubscription
 
-EARLIEST_OFFSET, LATEST_OFFSET = -2, -1
 
-PLACE = ("path", "kafka.bootstrap.servers", "single_writer")
-SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
-STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
-ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
-SOURCE = (
-    *PLACE,
-    *SUBSCRIPTIONS,
-    *STARTS,
-    *ENDS,
-    "startingOffsetsByTimestampStrategy",
-    "auto.offset.reset",
-    "maxOffsetsPerTrigger",
-    "minOffsetsPerTrigger",
-    "maxBytesPerTrigger",
-    "maxTriggerDelay",
-    "minPartitions",
-    "maxRecordsPerPartition",
-    "failOnDataLoss",
-    "group.id",
-    "kafka.group.id",
-    "offsets.table",
-    "includeHeaders",
-    "pollIntervalMs",
+class Option(NamedTuple):
+    name: str
+    field: str
+    parse: Callable[[str], Any]
+    default: Any = None
+
+
+Options = Mapping[str, Option]
+"""By name, in the order in which they count."""
+
+
+def _table(*options: Option) -> Options:
+    return {option.name: option for option in options}
+
+
+_PLACE = (
+    Option("path", "root", parse.stripped),
+    Option("kafka.bootstrap.servers", "root", parse.stripped),
+    Option("single_writer", "single_writer", parse.boolean, False),
 )
-SINK = (*PLACE, "topic", "includeHeaders", "txnAppId", "txnVersion", "createTopicPartitions")
-SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
-"""What Spark itself was told about a stream, and hands to its sink."""
+_OFFSETS_TABLE = Option("offsets.table", "offsets_table", parse.text)
+_GROUP = Option("group.id", "group", parse.name("group"))
+_HEADERS = Option("includeHeaders", "include_headers", parse.boolean, False)
+
+_LATEST = OffsetBound("latest", option="endingOffsets")
+
+SOURCE = _table(
+    *_PLACE,
+    Option("subscribe", "subscription", parse.topic_list),
+    Option("subscribePattern", "subscription", parse.topic_pattern),
+    Option("assign", "subscription", parse.assignment),
+    Option("startingTimestamp", "start", parse.start_time),
+    Option("startingOffsetsByTimestamp", "start", parse.times_bound),
+    Option("startingOffsets", "start", parse.start_offsets),
+    Option("endingTimestamp", "end", parse.end_time),
+    Option("endingOffsetsByTimestamp", "end", parse.times_bound),
+    Option("endingOffsets", "end", parse.end_offsets, _LATEST),
+    Option("startingOffsetsByTimestampStrategy", "at_no_match", parse.at_no_match, "error"),
+    Option("auto.offset.reset", "reset_policy", parse.choice(*POLICIES), "latest"),
+    Option("maxOffsetsPerTrigger", "max_offsets", parse.whole_number(1)),
+    Option("minOffsetsPerTrigger", "min_offsets", parse.whole_number(1)),
+    Option("maxBytesPerTrigger", "max_bytes", parse.size),
+    Option("maxTriggerDelay", "max_delay_ms", parse.duration, 15 * 60_000),
+    Option("minPartitions", "min_partitions", parse.whole_number(1, 1_000_000)),
+    Option("maxRecordsPerPartition", "max_records", parse.whole_number(1)),
+    Option("failOnDataLoss", "fail_on_data_loss", parse.boolean, True),
+    _GROUP,
+    _GROUP._replace(name="kafka.group.id"),
+    _OFFSETS_TABLE,
+    _HEADERS,
+    Option("pollIntervalMs", "poll_ms", parse.whole_number(0, 3_600_000)),
+)
+SINK = _table(
+    *_PLACE,
+    Option("topic", "topic", parse.name("topic")),
+    _HEADERS,
+    Option("txnAppId", "txn_app_id", parse.text),
+    Option("txnVersion", "txn_version", parse.whole_number(0, 2**62)),
+    Option("createTopicPartitions", "create_partitions", parse.whole_number(1, MAX_PARTITIONS)),
+)
+TABLES = ("offsets", "positions", "lag", "topics")
+TABLE = _table(
+    _PLACE[0],
+    _PLACE[2],
+    _OFFSETS_TABLE,
+    Option("table", "table", parse.choice(*TABLES)),
+    _GROUP,
+)
+
+
+SUBSCRIPTIONS, STARTS, ENDS = (
+    tuple(option.name for option in SOURCE.values() if option.field == field)
+    for field in ("subscription", "start", "end")
+)
 
 
 class LogAddress(NamedTuple):
@@ -55,26 +107,7 @@ class LogAddress(NamedTuple):
     """Which root it is: set by who plans, for those who read and write as planned."""
 
     def __repr__(self) -> str:
-        return f"Place({safe_url(self.root)!r})"
-
-
-class OffsetBound(NamedTuple):
-    """Where reading starts or ends. ``kind`` is ``earliest``, ``latest``, ``group``, ``before``
-    (records before the end), ``offsets``, ``time``, ``ago`` (milliseconds before now) or
-    ``times``; ``number`` or ``each`` says the rest."""
-
-    kind: str
-    number: int = 0
-    each: Mapping[str, Mapping[int, int]] = {}  # noqa: RUF012 - never changed
-    option: str = ""
-
-
-class TopicSubscription(NamedTuple):
-    """One of the three is set."""
-
-    topics: tuple[str, ...] = ()
-    pattern: str = ""
-    assigned: tuple[tuple[str, int], ...] = ()
+        return f"LogAddress({safe_url(self.root)!r})"
 
 
 class SourceOptions(NamedTuple):
@@ -109,3 +142,9 @@ class SinkOptions(NamedTuple):
     include_headers: bool
     txn: tuple[str, int] | None
     create_partitions: int | None
+
+
+class TableOptions(NamedTuple):
+    place: LogAddress
+    table: str
+    group: str | None

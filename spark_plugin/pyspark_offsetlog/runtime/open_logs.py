@@ -19,7 +19,7 @@ from collections import OrderedDict
 
 import offsetlog
 from offsetlog.client.log import Log
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 
 MOST = 16
 _lock = threading.Lock()

@@ -24,7 +24,7 @@ from offsetlog.engine.append.distributed_append import TaskShare, append_shares,
 from offsetlog.engine.append.writer import Receipt, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, OffsetLogError
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.runtime.user_errors import warn
 from pyspark_offsetlog.sink.task import TaskMessage

@@ -19,7 +19,7 @@ from offsetlog.client.log import Log
 from offsetlog.engine.append.distributed_append import TopicAtPlanning, facts_of
 from offsetlog.engine.append.writer import Sender
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
-from pyspark_offsetlog.options.check import LogAddress, SinkOptions
+from pyspark_offsetlog.options.spec import LogAddress, SinkOptions
 from pyspark_offsetlog.runtime.open_logs import found, open_log
 from pyspark_offsetlog.sink.from_spark import SinkColumns, shape_of
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_offsetlog.options.check import LogAddress, SinkOptions
+from pyspark_offsetlog.options.spec import LogAddress, SinkOptions
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors
 from pyspark_offsetlog.sink.commit import commit_write

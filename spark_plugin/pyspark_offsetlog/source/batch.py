@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import TopicPartition
-from pyspark_offsetlog.options.check import SourceOptions
+from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.open_logs import found, open_log
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator

@@ -18,12 +18,8 @@ from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import starting_offset
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError
 from offsetlog.values import TopicPartition
-from pyspark_offsetlog.options.spec import (
-    EARLIEST_OFFSET,
-    LATEST_OFFSET,
-    OffsetBound,
-    SourceOptions,
-)
+from pyspark_offsetlog.options.parse import EARLIEST_OFFSET, LATEST_OFFSET, OffsetBound
+from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.source.next_batch import Look
 from pyspark_offsetlog.source.offsets import Positions
 from pyspark_offsetlog.source.subscription import SubscribedTopics

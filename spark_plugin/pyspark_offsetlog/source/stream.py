@@ -30,7 +30,8 @@ from pyspark.sql.types import StructType
 
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about import tables
-from pyspark_offsetlog.options import check as given
+from pyspark_offsetlog.options.check import source_options
+from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.open_logs import found, open_log
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
@@ -62,7 +63,7 @@ HANDED_BYTES = 1024 * 1024
 
 class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
-        self._given = options
+        self._options = options
         self._schema = schema
         self._live: QueryRun | None = None
         self._handed: list[pa.RecordBatch] | None = None
@@ -80,12 +81,12 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
 
     def _run(self) -> QueryRun:
         if self._live is None:
-            if tables.is_table(self._given):
+            if tables.is_table(self._options):
                 raise InvalidRequestError(
-                    f"The option table={self._given[tables.OPTION]} is set for a stream.",
+                    f"The option table={self._options[tables.OPTION]} is set for a stream.",
                     "Tables of a log are read with spark.read: each query shows the present.",
                 )
-            options = given.source_options(self._given, True)
+            options = source_options(self._options, True)
             self._columns()
             options = options._replace(place=found(options.place))
             self._live = QueryRun(open_log(options.place), options)
@@ -101,7 +102,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     @one_line_errors
     def getDefaultReadLimit(self) -> ReadLimit:
         """Which limit it is tells us later whether limits hold: trigger ``once`` has none."""
-        run_with = given.source_options(self._given, True)
+        run_with = source_options(self._options, True)
         if run_with.max_offsets is not None:
             return ReadMaxRows(run_with.max_offsets)
         if run_with.max_bytes is not None:
@@ -189,7 +190,7 @@ def _ignore_more() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _is_small(options: given.SourceOptions, work: tuple[PlannedRange, ...]) -> bool:
+def _is_small(options: SourceOptions, work: tuple[PlannedRange, ...]) -> bool:
     """Whether the driver hands these rows over by itself."""
     if _PREFETCHING is None or options.shares_out or not all(w.pieces for w in work):
         return False

@@ -23,7 +23,7 @@ from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import UnknownTopicError
 from offsetlog.format.names import topic_folder
 from offsetlog.values import TopicPartition
-from pyspark_offsetlog.options.spec import TopicSubscription
+from pyspark_offsetlog.options.parse import TopicSubscription
 from pyspark_offsetlog.source.next_batch import Look
 from pyspark_offsetlog.source.offsets import Positions
 from pyspark_offsetlog.source.visibility import RECREATED_HINT, state_with

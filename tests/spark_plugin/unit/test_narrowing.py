@@ -21,7 +21,8 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from pyspark_offsetlog.options.check import LogAddress, source_options
+from pyspark_offsetlog.options.check import source_options
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.schema import source_schema
 from pyspark_offsetlog.source import batch

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from offsetlog.errors import FencedError, OffsetLogError, StorageError
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.source import group_owner as ownership
 from tests.spark_plugin.unit.engine import Engine, at, fill, fresh_root

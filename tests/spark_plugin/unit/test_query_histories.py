@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from tests.spark_plugin.unit.engine import Checkpoint, Row, at, fill, fresh_root
 from tests.spark_plugin.unit.group_tools import committed

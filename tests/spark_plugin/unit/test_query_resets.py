@@ -10,7 +10,7 @@ import pytest
 from offsetlog.core.group.requests import ExpireRequest
 from offsetlog.errors import StorageError
 from offsetlog.format.names import ROOT_FILE
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from tests.spark_plugin.unit.engine import Checkpoint, at, fill, fresh_root
 from tests.spark_plugin.unit.group_tools import GROUP, commit_by_hand, committed, reset, until

@@ -9,14 +9,13 @@ import pytest
 
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.options.check import (
-    SINK,
-    SOURCE,
-    OffsetBound,
+    ignored_warning,
     is_source,
-    losers,
-    passed_over,
+    overruled_warning,
     source_options,
 )
+from pyspark_offsetlog.options.parse import OffsetBound
+from pyspark_offsetlog.options.spec import SINK, SOURCE
 
 NEEDED = {"path": "/logs", "subscribe": "orders"}
 
@@ -77,7 +76,7 @@ def test_secrets_are_never_shown() -> None:
     )
     assert "hunter" not in told
     assert "hunter" not in refused(storage__secret="hunter3", maxOffsetsPerTrigger="x")
-    assert "hunter" not in passed_over({"kafka.sasl.jaas.config": "hunter5"}, SOURCE)
+    assert "hunter" not in ignored_warning({"kafka.sasl.jaas.config": "hunter5"}, SOURCE)
 
 
 def test_exactly_one_subscription() -> None:
@@ -210,15 +209,17 @@ def test_the_winner_among_starts_and_the_warning_about_the_losers() -> None:
         "startingTimestamp": "7",
     }
     assert read(**both).start.kind == "time"
-    told = losers({name.lower(): value for name, value in both.items()})
+    told = overruled_warning({name.lower(): value for name, value in both.items()})
     assert told == (
         "startingTimestamp is set, so startingOffsetsByTimestamp and startingOffsets are "
         "passed over."
     )
     del both["startingTimestamp"]
     assert read(**both).start.kind == "times"
-    assert "endingTimestamp is set" in losers({"endingTimestamp": "5", "endingOffsets": "latest"})
-    assert losers({"startingOffsets": "latest", "endingTimestamp": "5"}) == ""
+    assert "endingTimestamp is set" in overruled_warning(
+        {"endingTimestamp": "5", "endingOffsets": "latest"}
+    )
+    assert overruled_warning({"startingOffsets": "latest", "endingTimestamp": "5"}) == ""
     assert "startingOffsets cannot be 'x'" in refused(startingTimestamp="7", startingOffsets="x")
 
 
@@ -322,10 +323,10 @@ def test_unknown_names() -> None:
     )
     told = refused(somethingElse="1")
     assert "There is no option 'somethingelse'" in told and "subscribePattern" in told
-    assert "The option 'topic' is none of the source" in refused(topic="orders")
+    assert "'topic' is not an option of the source" in refused(topic="orders")
     for name in SINK:
         if name not in SOURCE:
-            assert "is none of the source" in refused(**{name: "x"})
+            assert "is not an option of the source" in refused(**{name: "x"})
 
 
 def test_names_in_any_case() -> None:
@@ -343,11 +344,13 @@ def test_options_of_a_kafka_client_are_one_warning() -> None:
         "groupIdPrefix": "mine",
     }
     read(**idle)
-    told = passed_over({**NEEDED, **idle, "kafka.group.id": "g", "kafka.client.id": "c"}, SOURCE)
+    told = ignored_warning(
+        {**NEEDED, **idle, "kafka.group.id": "g", "kafka.client.id": "c"}, SOURCE
+    )
     for name in idle:
         assert name.lower() in told
     assert "startingOffsets=group with auto.offset.reset in place of" in told
     assert "group.id in place of groupidprefix" in told
     assert "kafka.group.id" not in told and "kafka.client.id" not in told
     assert "\n" not in told
-    assert passed_over(NEEDED, SOURCE) == ""
+    assert ignored_warning(NEEDED, SOURCE) == ""

@@ -11,7 +11,7 @@ import pytest
 
 import offsetlog
 from offsetlog.errors import OffsetOutOfRangeError
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.source import read_tasks as rows
 from pyspark_offsetlog.source.offsets import OffsetRange
 from tests.spark_plugin.unit.engine import TARGET
@@ -177,7 +177,7 @@ from pyspark_offsetlog import datasource
 from pyspark_offsetlog.source import read_tasks, stream
 from pyspark_offsetlog.source.to_spark import output_columns
 from pyspark_offsetlog.source.offsets import OffsetRange
-from pyspark_offsetlog.options.check import LogAddress
+from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.schema import source_schema
 
 with offsetlog.open(sys.argv[1]) as log:
