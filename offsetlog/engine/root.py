@@ -68,11 +68,16 @@ class Root:
         if keep_to is not None:
             keep_to(names.ROOT_FILE, self._check)
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the address means the same place for as long as the process lives."""
+        return bool(getattr(self._store, "stays", False))
+
     def check(self) -> None:
         """Raise unless this root is in sight. What an address on the network means does not change
         while the process lives, so it is asked there once; a disk may go at any time, so the
         root's file is read there each time."""
-        if self._seen is not None and getattr(self._store, "stays", False):
+        if self._seen is not None and self.is_fixed:
             return
         if self._id is None:
             self.require()

@@ -62,7 +62,7 @@ def found(place: LogAddress) -> LogAddress:
     log = open_log(place)
     root_id = log.root.find()
     known = place._replace(root_id=root_id)
-    if getattr(log.store, "stays", False):
+    if log.root.is_fixed:
         # One connection is enough, and nobody asks this log again.
         log.root.keep_to(root_id)
         with _lock:

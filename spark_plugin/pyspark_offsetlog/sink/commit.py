@@ -69,7 +69,7 @@ def _log_of(place: LogAddress, messages: Sequence[TaskMessage]) -> Log:
             "Nothing was written. Write it again.",
         )
     log = open_log(place._replace(root_id=roots.pop()))
-    if not getattr(log.store, "stays", False):
+    if not log.root.is_fixed:
         log.root.check()
     return log
 
