@@ -38,8 +38,8 @@ def assign(
         topic: sorted(m for m, topics in subscriptions.items() if topic in topics)
         for topic in sorted(counts)
     }
-    wanted = {topic: counts[topic] for topic, who in readers.items() if who and counts[topic] > 0}
-    return STRATEGIES[check_strategy(strategy)](readers, wanted, holders)
+    read = {topic: counts[topic] for topic, who in readers.items() if who and counts[topic] > 0}
+    return STRATEGIES[check_strategy(strategy)](readers, read, holders)
 
 
 def check_strategy(name: str) -> str:
@@ -49,11 +49,6 @@ def check_strategy(name: str) -> str:
             f"Use one of {', '.join(sorted(STRATEGIES))}.",
         )
     return name
-
-
-def moved(before: Mapping[Partition, str], after: Mapping[Partition, str]) -> int:
-    """How many partitions that had an owner get another one."""
-    return sum(1 for p, owner in before.items() if p in after and after[p] != owner)
 
 
 Readers = dict[str, list[str]]

@@ -16,7 +16,7 @@ Rules of this module:
 | reset | a position put elsewhere | topic, partition, offset, reset (its own number) |
 | join | a member, or its new subscription | member, metadata: ``Subscription`` |
 | leave | the member goes | member |
-| expel | the member is put out | member, metadata: by, why |
+| expel | the member is expelled | member, metadata: by, why |
 | topics | a partition count | topic, metadata: ``TopicView``; 0 partitions: it is gone |
 | delete | positions are dropped | topic and partition; both null: the whole group |
 
@@ -28,7 +28,6 @@ that the group has after the append. ``member`` is null where no member speaks.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from math import inf
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
@@ -104,12 +103,6 @@ class Fact(NamedTuple):
     """Position within the version: 0, 1, 2 ..."""
 
 
-def landed(new: Iterable[Fact], write_id: str) -> int | None:
-    """The version at which an append of unknown fate is in the table, looking at what is new
-    since it was decided. If somebody else's facts have its version, it never will be."""
-    return next((fact.version for fact in new if fact.write_id == write_id), None)
-
-
 class OffsetAndMetadata(NamedTuple):
     """The next offset to read, and a word of the user's."""
 
@@ -118,17 +111,17 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class Subscription(NamedTuple):
-    """What a member says of itself when it joins."""
+    """What a member declares when it joins."""
 
     topics: tuple[str, ...]
     strategy: str = "sticky"
     session_ms: int = 45_000
-    """0: it sends no heartbeats and is never judged by them."""
+    """0: it sends no heartbeats, and is never expelled for their lack."""
     client: str = ""
     """The name that people know it by."""
     host: str = ""
     alone: bool = False
-    """It owns every partition of the group, and there is no other member beside it."""
+    """It owns every partition of the group, and is its only member."""
 
 
 class TopicView(NamedTuple):
@@ -144,17 +137,17 @@ class Expulsion(NamedTuple):
     why: str
 
 
-def encode_subscription(said: Subscription) -> str:
+def encode_subscription(subscription: Subscription) -> str:
     """Text of a ``join``; topics are sorted, so equal subscriptions read the same."""
     return _dump(
         {
             "rules": RULES_VERSION,
-            "topics": sorted(set(said.topics)),
-            "strategy": said.strategy,
-            "session_ms": said.session_ms,
-            "client": said.client,
-            "host": said.host,
-            "alone": said.alone,
+            "topics": sorted(set(subscription.topics)),
+            "strategy": subscription.strategy,
+            "session_ms": subscription.session_ms,
+            "client": subscription.client,
+            "host": subscription.host,
+            "alone": subscription.alone,
         }
     )
 
@@ -206,8 +199,8 @@ def decode_topic(text: str) -> TopicView | None:
 _TOPIC_VIEW = record(TopicView, partitions=integer(0, MAX_PARTITIONS), tip=integer(high=inf))
 
 
-def encode_expulsion(said: Expulsion) -> str:
-    return _dump({"by": said.by, "why": said.why})
+def encode_expulsion(expulsion: Expulsion) -> str:
+    return _dump({"by": expulsion.by, "why": expulsion.why})
 
 
 def decode_expulsion(text: str) -> Expulsion:
@@ -242,22 +235,22 @@ def check_kind(kind: str) -> None:
         )
 
 
-def check_position(partition: Partition, said: OffsetAndMetadata) -> None:
+def check_position(partition: Partition, position: OffsetAndMetadata) -> None:
     """What can be wrong in a position without knowing the log."""
     where = f"partition {partition[1]} of topic {partition[0]!r}"
-    if not whole(said.offset) or not 0 <= said.offset <= MAX_OFFSET:
+    if not whole(position.offset) or not 0 <= position.offset <= MAX_OFFSET:
         raise InvalidRequestError(
-            f"{said.offset!r} is not an offset that can be committed for {where}.",
+            f"{position.offset!r} is not an offset that can be committed for {where}.",
             "Commit the next offset to read, a whole number from 0.",
         )
-    if not isinstance(said.metadata, str) or not _is_text(said.metadata):
+    if not isinstance(position.metadata, str) or not _is_text(position.metadata):
         raise InvalidRequestError(
             f"The metadata committed for {where} is no text that can be stored: "
-            f"{ascii(said.metadata)[:80]}.",
+            f"{ascii(position.metadata)[:80]}.",
             "Give it as text without lone surrogates, such as os.fsencode(name).hex() of a file "
             "name that is no UTF-8.",
         )
-    if len(said.metadata.encode()) > MAX_METADATA_BYTES:
+    if len(position.metadata.encode()) > MAX_METADATA_BYTES:
         raise InvalidRequestError(
             f"The metadata committed for {where} is longer than {MAX_METADATA_BYTES} bytes.",
             "Keep it short, and store what is long elsewhere.",

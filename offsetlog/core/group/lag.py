@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. Lag is what can still be read: from the position, or from the log's start if retention has
-   passed it, to the log's end. What was passed is told apart, as ``expired``.
+   passed it, to the log's end. What it passed is shown as ``expired``.
 2. A partition without a position has no lag and is left out, as in Kafka. A position in a
    topic that is gone, or past the log's end, is shown as it is.
 3. Seconds are the age of the oldest record that is not yet committed; where nothing is to be
@@ -115,12 +115,12 @@ def _depth(records: int, backlog: Backlog, now_ms: int) -> tuple[int | None, flo
 
 
 def total(lines: Iterable[Lag]) -> Total:
-    """Of what is known. Bytes and seconds are unknown as soon as one of them is."""
-    known = [line for line in lines if line.records is not None]
-    sizes = [line.bytes for line in known]
-    ages = [line.seconds for line in known]
+    """Of the lines with a lag. Bytes and seconds are unknown as soon as one of them is."""
+    counted = [line for line in lines if line.records is not None]
+    sizes = [line.bytes for line in counted]
+    ages = [line.seconds for line in counted]
     return Total(
-        sum(line.records or 0 for line in known),
+        sum(line.records or 0 for line in counted),
         None if None in sizes else sum(size or 0 for size in sizes),
         None if None in ages else max((age or 0.0 for age in ages), default=0.0),
     )

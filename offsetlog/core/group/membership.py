@@ -3,7 +3,7 @@
 Rules of this module:
 
 1. A member may read what it holds in the state it has folded. It may go on with that between
-   two looks: nobody else gets it before the member itself has released it or was put out.
+   two looks: nobody else gets it before the member itself has released it or was expelled.
 2. What it holds and shall not hold, it releases, with its last position.
 3. A reset is followed for the partitions that were reset, and only those, to where it put
    them; what the log no longer holds is clamped there (``follow_resets``), for workers and
@@ -44,8 +44,8 @@ class Standing(NamedTuple):
 def standing(group: GroupState, member: str, joined: int) -> Standing | FencedError:
     """Where the member that joined in generation ``joined`` stands, or why it is out: then it
     drops all that it held and joins anew, under another name."""
-    known = group.members.get(member)
-    if known is None or known.joined != joined:
+    present = group.members.get(member)
+    if present is None or present.joined != joined:
         return _out(group, member, joined)
     holds = frozenset(p for p, held in group.holders.items() if held.member == member)
     meant = {p for p, target in group.targets.items() if target == member}
@@ -54,7 +54,7 @@ def standing(group: GroupState, member: str, joined: int) -> Standing | FencedEr
         holds,
         tuple(sorted(holds - meant)),
         tuple(sorted(meant - holds)),
-        known.subscription.alone,
+        present.subscription.alone,
     )
 
 

@@ -108,27 +108,26 @@ def plan_reset(
     scenario: Scenario,
     targets: Iterable[Partition],
     spans: Mapping[Partition, OffsetSpan],
-    found: Mapping[Partition, int | None],
+    offsets_at_time: Mapping[Partition, int | None],
 ) -> PlannedReset:
-    """Before and after of each target. ``found`` says, where the scenario has a time, which
-    record is the first at or after it (None: there is none)."""
-    wanted = sorted({(topic, partition) for topic, partition in targets})
-    named: dict[Partition, PositionRow] = {}
+    """Before and after of each target. ``offsets_at_time`` says, where the scenario has a time,
+    which record is the first at or after it (None: there is none)."""
+    lines: dict[Partition, PositionRow] = {}
     if isinstance(scenario, FromFile):
-        named = {(line.topic, line.partition): line for line in scenario.lines}
-        wanted = sorted(named)
-    if not wanted:
+        targets = lines = {(line.topic, line.partition): line for line in scenario.lines}
+    ordered = sorted(set(targets))
+    if not ordered:
         raise InvalidRequestError(
             "The reset names no partition.", "Name a topic, or all topics of the group."
         )
     moves = []
-    for target in wanted:
+    for target in ordered:
         span = spans.get(target)
         if span is None:
-            raise _unknown(target, spans, named.get(target))
+            raise _unknown(target, spans, lines.get(target))
         before = positions.get(target)
         offset = before.offset if before is not None else None
-        goal = _goal(scenario, target, offset, span, found, named)
+        goal = _goal(scenario, target, offset, span, offsets_at_time, lines)
         moves.append(_move(target, offset, goal, span))
     return PlannedReset(tuple(moves))
 
@@ -138,8 +137,8 @@ def _goal(
     target: Partition,
     before: int | None,
     span: OffsetSpan,
-    found: Mapping[Partition, int | None],
-    named: Mapping[Partition, PositionRow],
+    offsets_at_time: Mapping[Partition, int | None],
+    lines: Mapping[Partition, PositionRow],
 ) -> int:
     match scenario:
         case ToEarliest():
@@ -159,10 +158,10 @@ def _goal(
                 )
             return before + by
         case ToDatetime() | ByDuration():
-            at = found.get(target)
-            return span.end if at is None else at
+            at_time = offsets_at_time.get(target)
+            return span.end if at_time is None else at_time
         case FromFile():
-            return named[target].offset
+            return lines[target].offset
 
 
 def _move(target: Partition, before: int | None, goal: int, span: OffsetSpan) -> Move:
@@ -183,11 +182,11 @@ def _unknown(
 ) -> Exception:
     topic, partition = target
     where = f"Line {line.number} of the file: " if line is not None else ""
-    count = sum(1 for known, _ in spans if known == topic)
+    count = sum(1 for name, _ in spans if name == topic)
     if count == 0:
         return UnknownTopicError(
             f"{where}there is no topic {topic!r}.".replace("there", "There", not where),
-            "`topics list` shows those that there are.",
+            "`topics list` shows those that exist.",
         )
     return UnknownTopicError(
         f"{where}topic {topic!r} has no partition {partition}; it has {count}.",
@@ -209,22 +208,26 @@ SCENARIOS = (
 )
 
 
-def choose_scenario(group: str, given: Mapping[str, object]) -> Scenario:
-    """The one scenario among the options that were given. ``False`` and ``None`` are not
-    given; ``from-file`` takes the file's text, of which the lines of ``group`` count."""
-    asked = {k.replace("_", "-"): v for k, v in given.items() if v is not None and v is not False}
-    unknown = sorted(set(asked) - set(SCENARIOS))
+def choose_scenario(group: str, options: Mapping[str, object]) -> Scenario:
+    """The one scenario among the options. An option that is ``False`` or ``None`` is not set;
+    ``from-file`` takes the file's text, of which the lines of ``group`` count."""
+    chosen = {
+        name.replace("_", "-"): value
+        for name, value in options.items()
+        if value is not None and value is not False
+    }
+    unknown = sorted(set(chosen) - set(SCENARIOS))
     if unknown:
         raise InvalidRequestError(
             f"There is no reset {unknown[0]!r}.", f"Use one of {', '.join(SCENARIOS)}."
         )
-    if len(asked) != 1:
-        what = " and ".join(name for name in SCENARIOS if name in asked)
+    if len(chosen) != 1:
+        what = " and ".join(name for name in SCENARIOS if name in chosen)
         raise InvalidRequestError(
-            f"A reset goes one way, not {what}." if asked else "A reset must say where to.",
+            f"A reset goes one way, not {what}." if chosen else "A reset must say where to.",
             f"Give exactly one of {', '.join(SCENARIOS)}.",
         )
-    name, value = next(iter(asked.items()))
+    name, value = next(iter(chosen.items()))
     match name:
         case "to-earliest":
             return ToEarliest()

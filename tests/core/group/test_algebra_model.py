@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 
 from offsetlog.core.group.checkpoint import from_plain, to_plain
 from offsetlog.core.group.decide import Accepted, Refused, decide
-from offsetlog.core.group.facts import Fact, OffsetAndMetadata, Subscription, TopicView, landed
+from offsetlog.core.group.facts import Fact, OffsetAndMetadata, Subscription, TopicView
 from offsetlog.core.group.fold import fold
 from offsetlog.core.group.membership import Standing, resets_since, standing
 from offsetlog.core.group.requests import (
@@ -135,7 +135,7 @@ class Writer:
                 return made.outcomes[0]
             new = self.world.since(self.table.version)
             self.look()
-            if landed(new, write_id) is not None:
+            if any(fact.write_id == write_id for fact in new):
                 assert won
                 assert self.table == made.table
                 return made.outcomes[0]

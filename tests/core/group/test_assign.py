@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetlog.core.group.assign import STRATEGIES, assign, moved
+from offsetlog.core.group.assign import STRATEGIES, assign
 from offsetlog.errors import InvalidRequestError
 
 TOPICS = ["orders", "payments", "clicks"]
@@ -26,6 +26,11 @@ alike = st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True).map(
 held = st.dictionaries(
     st.tuples(st.sampled_from(TOPICS), st.integers(0, 9)), st.sampled_from(MEMBERS)
 )
+
+
+def moved(before, after):
+    """How many partitions that had an owner get another one."""
+    return sum(1 for p, owner in before.items() if p in after and after[p] != owner)
 
 
 def wanted(subscriptions, counts):

@@ -8,7 +8,7 @@ import pytest
 
 from offsetlog.core.group.checkpoint import from_plain, to_plain
 from offsetlog.core.group.decide import Accepted, Refused, decide
-from offsetlog.core.group.facts import Fact, OffsetAndMetadata, Subscription, TopicView, landed
+from offsetlog.core.group.facts import Fact, OffsetAndMetadata, Subscription, TopicView
 from offsetlog.core.group.fold import fold
 from offsetlog.core.group.membership import Standing, resets_since, standing
 from offsetlog.core.group.refusal import IgnoredReason
@@ -452,9 +452,9 @@ def test_rows_that_cannot_be_ours_stop_the_fold(two):
 def test_a_lost_answer_is_found_by_its_write_id(two):
     request = commit(two, "a", (P0, 5))
     sent = decide(two.table, [request], 50, "mine")
-    assert landed(sent.facts, "mine") == sent.version
+    assert {(f.write_id, f.version) for f in sent.facts} == {("mine", sent.version)}
     other = decide(two.table, [commit(two, "b", (P2, 11))], 50, "theirs")
-    assert landed(other.facts, "mine") is None
+    assert {f.write_id for f in other.facts} == {"theirs"}
     assert fold(two.table, sent.facts, sent.version) == sent.table
 
 
