@@ -133,7 +133,7 @@ class Author:
             seq=self.state.tip,
             own=True,
             born=self.state.tip,
-            life=self.state.life,
+            created_at_entry=self.state.created_at_entry,
             hashed_with=self.state.partitions,
             digest=ids[:16],
             ts_type=0,

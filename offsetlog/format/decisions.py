@@ -86,7 +86,7 @@ def is_plain_append(entry: Entry) -> bool:
     write_id, time, body = entry
     if not isinstance(body, Append) or len(body.parts) > FEW_PARTS:
         return False
-    numbers = [time, body.seq, body.born, body.life, body.hashed_with, body.ts_type]
+    numbers = [time, body.seq, body.born, body.created_at_entry, body.hashed_with, body.ts_type]
     for part in body.parts:
         numbers += part[:5]
     texts = (write_id, body.app, body.digest)
@@ -96,7 +96,7 @@ def is_plain_append(entry: Entry) -> bool:
         and type(body.own) is bool
         and min(numbers) >= MIN_TIME
         and max(numbers) <= MAX_INTEGER
-        and min(body.seq, body.born, body.life) >= 0
+        and min(body.seq, body.born, body.created_at_entry) >= 0
         and 1 <= body.hashed_with <= MAX_PARTITIONS
         and 0 <= body.ts_type <= 1
         and len(write_id) == 32
@@ -121,7 +121,7 @@ def _encode_body(body: Body) -> dict[str, Any]:
             "seq": body.seq,
             "own": body.own,
             "born": body.born,
-            "life": body.life,
+            "life": body.created_at_entry,
             "hashed": body.hashed_with,
             "digest": body.digest,
             "ts": body.ts_type,
@@ -140,16 +140,16 @@ def _encode_body(body: Body) -> dict[str, Any]:
             "topic": body.topic,
             "partitions": body.partitions,
             "config": dict(body.config),
-            "sees": body.sees,
+            "sees": body.expected_head,
         }
     if isinstance(body, Configure):
         return {
             "partitions": body.partitions,
             "config": dict(body.config),
-            "sees": body.sees,
+            "sees": body.expected_head,
         }
     if isinstance(body, Delete):
-        return {"sees": body.sees}
+        return {"sees": body.expected_head}
     if isinstance(body, Trim):
         return {"starts": [list(pair) for pair in body.starts]}
     if isinstance(body, Collect):
@@ -192,8 +192,8 @@ def _check_times(part: P) -> P:
 
 
 def _check_segment(segment: SegmentRef) -> SegmentRef:
-    if segment.foot > segment.size:
-        raise Malformed(f"the footer of {segment.foot} bytes is longer than the segment")
+    if segment.footer_bytes > segment.size:
+        raise Malformed(f"the footer of {segment.footer_bytes} bytes is longer than the segment")
     return segment
 
 

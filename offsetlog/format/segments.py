@@ -118,7 +118,7 @@ class OpenSegment:
         self._fetch: Fetch | None = fetch
         self._memory: Buffer = b""
         self._present: set[int] = set()
-        self._open(fetch(ref.size - ref.foot, ref.size), records)
+        self._open(fetch(ref.size - ref.footer_bytes, ref.size), records)
 
     @classmethod
     def whole(cls, ref: SegmentRef, records: int, name: str, data: Buffer) -> OpenSegment:
@@ -133,16 +133,16 @@ class OpenSegment:
             )
         if bytes(data[: len(_MAGIC)]) != _MAGIC:
             raise self._changed("its first bytes")
-        self._open(memoryview(data)[ref.size - ref.foot :], records)
+        self._open(memoryview(data)[ref.size - ref.footer_bytes :], records)
         return self
 
     def _open(self, foot: Buffer, records: int) -> None:
         ref = self.ref
-        if len(foot) != ref.foot or xxhash.xxh3_64_hexdigest(foot) != ref.sum:
+        if len(foot) != ref.footer_bytes or xxhash.xxh3_64_hexdigest(foot) != ref.footer_xxh3:
             raise self._changed("its footer")
         if self._fetch is not None:
             shape = mmap.mmap(-1, ref.size)
-            shape[ref.size - ref.foot :] = foot
+            shape[ref.size - ref.footer_bytes :] = foot
             self._memory = memoryview(shape)
         self._file = rows.open_parquet(pa.BufferReader(pa.py_buffer(self._memory)), self.name)
         self.groups = _groups(self._file.metadata, ref, records, self.name)
@@ -229,7 +229,7 @@ def _groups(metadata: pq.FileMetaData, ref: SegmentRef, records: int, name: str)
             raise CorruptLogError(f"{name}: a row group lies at [{group.start}, {group.end}).")
         groups.append(group._replace(first=first))
         first, reached = first + group.records, group.end
-    fits = reached == ref.size - ref.foot and len(groups) == metadata.num_row_groups
+    fits = reached == ref.size - ref.footer_bytes and len(groups) == metadata.num_row_groups
     if not fits or first != records or metadata.num_rows != records:
         raise CorruptLogError(
             f"{name} holds {metadata.num_rows} records; its entry says {records}.",

@@ -118,7 +118,7 @@ def encode_snapshot(state: TopicState, index: Index, senders_in: str | None) -> 
         "hash": state.hash,
         "topic": state.topic,
         "alive": state.alive,
-        "life": state.life,
+        "life": state.created_at_entry,
         "head": state.head,
         "config": dict(state.config),
         "partitions": state.partitions,
@@ -169,6 +169,7 @@ def _decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
     if any(not 0 <= leaf < len(stored.leaves) for leaf in set(columns[_FENCES.index("leaf")])):
         raise CorruptLogError(f"{name} points to a leaf that it does not name.")
     state = TopicState(
+        created_at_entry=state_fields.pop("life"),
         **state_fields,
         parts=tuple(map(PartitionState, stored.starts, stored.ends)),
         index=Index(state_fields["tip"], stored.leaves, *columns),

@@ -33,7 +33,7 @@ def changed(draw: st.DrawFn) -> Entry:
     body: Append = PLAIN.body  # type: ignore[assignment]
     numbers, texts = st.sampled_from(EDGES), st.sampled_from(TEXTS)
     values: dict[str, Any] = {
-        "app": texts, "seq": numbers, "own": numbers, "born": numbers, "life": numbers,
+        "app": texts, "seq": numbers, "own": numbers, "born": numbers, "created_at_entry": numbers,
         "hashed_with": numbers, "digest": texts, "ts_type": numbers,
     }  # fmt: skip
     for name in draw(st.lists(st.sampled_from(sorted(values)), max_size=2)):

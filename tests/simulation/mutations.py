@@ -40,7 +40,9 @@ def _appends_without(reason: str) -> Callable[[], list[Patch]]:
         forgotten = body.own and known is None and body.born < state.floor
         if reason != VoidReason.FORGOTTEN and forgotten:
             return Void(VoidReason.FORGOTTEN, "")
-        if reason != VoidReason.DELETED and (not state.alive or body.life != state.life):
+        if reason != VoidReason.DELETED and (
+            not state.alive or body.created_at_entry != state.created_at_entry
+        ):
             return Void(VoidReason.DELETED, "")
         for part in body.parts:
             if reason != VoidReason.NO_PARTITION and part.partition >= state.partitions:
@@ -80,7 +82,7 @@ def _lifecycle_without_sees() -> list[Patch]:
     """An old delete, or create, hits what came after it."""
 
     def judge(state: TopicState, body: Any) -> Void | None:
-        return fold_lifecycle(state, body._replace(sees=state.head))
+        return fold_lifecycle(state, body._replace(expected_head=state.head))
 
     fold_lifecycle = fold._judge_lifecycle
     return [(fold, "_judge_lifecycle", judge)]

@@ -139,7 +139,9 @@ class Oracle:
                 self._check_append(body, verdict, stored, number)
             elif isinstance(body, Replace):
                 self._check_replace(body)
-            elif isinstance(body, Create | Configure | Delete) and body.sees != self._head(number):
+            elif isinstance(body, Create | Configure | Delete) and body.expected_head != self._head(
+                number
+            ):
                 raise Violation(f"entry {number} changes the topic as its author never saw it")
         for fault in scrub.state_faults(state):
             raise Violation(f"after entry {number}: {fault}")
@@ -158,8 +160,10 @@ class Oracle:
         if key in self.senders:
             raise Violation(f"number {body.seq} of {body.app} counts twice, now in entry {number}")
         self.senders.add(key)
-        if body.life != self._life():
-            raise Violation(f"entry {number} was meant for the topic of entry {body.life}")
+        if body.created_at_entry != self._life():
+            raise Violation(
+                f"entry {number} was meant for the topic of entry {body.created_at_entry}"
+            )
         found: list[tuple[int, Row]] = []
         at = 0
         for part, placed in zip(body.parts, verdict.placed, strict=True):

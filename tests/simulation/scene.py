@@ -120,7 +120,10 @@ class Actor:
     def explain(self, error: OffsetLogError, faults: int, tip: int, calm: bool) -> None:
         """Raise unless what happened since ``tip`` explains the error."""
         since = self.oracle.states[tip:]
-        deleted = not all(state.alive for state in since) or since[0].life != since[-1].life
+        deleted = (
+            not all(state.alive for state in since)
+            or since[0].created_at_entry != since[-1].created_at_entry
+        )
         if not calm and self.process.faults_seen > faults and isinstance(error, StorageError):
             if isinstance(error.__cause__, Exception) and not _is_ours(error.__cause__):
                 raise error

@@ -140,7 +140,15 @@ def _put(actor: Actor, batch: Batch, state: TopicState) -> bool:
         part_of(partition, load.ends, load.times, 0, 1, None) for partition, _, _ in load.runs
     )
     body = Append(
-        batch.sender, batch.number, True, state.tip, state.life, partition, load.digest, 0, parts
+        batch.sender,
+        batch.number,
+        True,
+        state.tip,
+        state.created_at_entry,
+        partition,
+        load.digest,
+        0,
+        parts,
     )
     entry = Entry(chain.env.new_id(), chain.env.now_ms(), body)
     stored = entry_format.encode(entry, load.inline(), settings_of(state.config).compression)

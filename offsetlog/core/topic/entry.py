@@ -25,10 +25,10 @@ class SegmentRef(NamedTuple):
     uid: str
     """32 hex digits."""
     size: int
-    foot: int
+    footer_bytes: int
     """Length of the Parquet footer with its trailing eight bytes."""
-    sum: str
-    """XXH3-64 of those last ``foot`` bytes, which hold the sums of all others: 16 hex digits."""
+    footer_xxh3: str
+    """XXH3-64 of those ``footer_bytes``, which hold the sums of all others: 16 hex digits."""
 
 
 class Part(NamedTuple):
@@ -69,18 +69,18 @@ class Create(NamedTuple):
     topic: str
     partitions: int
     config: tuple[tuple[str, str], ...]
-    sees: int
+    expected_head: int
     """Number of the last counted create, configure or delete that the author saw; -1: none."""
 
 
 class Configure(NamedTuple):
     partitions: int
     config: tuple[tuple[str, str], ...]
-    sees: int
+    expected_head: int
 
 
 class Delete(NamedTuple):
-    sees: int
+    expected_head: int
 
 
 class Append(NamedTuple):
@@ -91,7 +91,7 @@ class Append(NamedTuple):
     False: a caller's key, which never is."""
     born: int
     """The tip that the author believed in when it first tried this number."""
-    life: int
+    created_at_entry: int
     """Number of the create entry of the topic that the author means."""
     hashed_with: int
     """The partition count that keys were hashed with."""

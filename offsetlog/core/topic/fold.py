@@ -79,7 +79,7 @@ def _judge_append(state: TopicState, body: Append) -> Void | None:
         return Void(
             VoidReason.FORGOTTEN, f"born at {body.born}, senders before {state.floor} are gone"
         )
-    if not state.alive or body.life != state.life:
+    if not state.alive or body.created_at_entry != state.created_at_entry:
         return Void(VoidReason.DELETED, "the topic that it was meant for was deleted")
     for part in body.parts:
         if part.partition >= state.partitions:
@@ -116,7 +116,7 @@ def _judge_replace(state: TopicState, body: Replace) -> Void | None:
 
 
 def _judge_lifecycle(state: TopicState, body: Create | Configure | Delete) -> Void | None:
-    if body.sees != state.head:
+    if body.expected_head != state.head:
         return Void(VoidReason.SUPERSEDED, f"entry {state.head} changed the topic meanwhile")
     if isinstance(body, Create):
         if state.alive:
@@ -153,7 +153,9 @@ def _apply(state: TopicState, number: int, entry: Entry) -> tuple[TopicState, Co
     if isinstance(body, Delete):
         parts = tuple(PartitionState(p.end, p.end, EMPTY_TAIL) for p in state.parts)
         return (
-            state._replace(head=number, alive=False, life=-1, partitions=0, config=(), parts=parts),
+            state._replace(
+                head=number, alive=False, created_at_entry=-1, partitions=0, config=(), parts=parts
+            ),
             Counted(),
         )
     if isinstance(body, Collect):
@@ -249,7 +251,7 @@ def _create(state: TopicState, number: int, body: Create) -> TopicState:
     return state._replace(
         topic=body.topic,
         alive=True,
-        life=number,
+        created_at_entry=number,
         head=number,
         config=body.config,
         partitions=body.partitions,

@@ -135,11 +135,11 @@ def leaf_of(extents: Sequence[Extent]) -> Leaf:
         integers(e.entry for e in extents),
         integers(e.row if e.segment is None else e.segment.born for e in extents),
         integers(0 if r is None else r.size for r in refs),
-        integers(0 if r is None else r.foot for r in refs),
+        integers(0 if r is None else r.footer_bytes for r in refs),
         b"".join(
             bytes.fromhex(e.write_id if e.segment is None else e.segment.uid) for e in extents
         ),
-        b"".join(bytes(8) if r is None else bytes.fromhex(r.sum) for r in refs),
+        b"".join(bytes(8) if r is None else bytes.fromhex(r.footer_xxh3) for r in refs),
     )
 
 

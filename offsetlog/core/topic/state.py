@@ -46,7 +46,7 @@ class TopicState(NamedTuple):
     """Running hash of write ids and verdicts."""
     topic: str = ""
     alive: bool = False
-    life: int = -1
+    created_at_entry: int = -1
     """Number of the create entry of the topic as it is now."""
     head: int = -1
     """Number of the last counted create, configure or delete."""

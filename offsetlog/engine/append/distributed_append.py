@@ -69,7 +69,7 @@ class TopicAtPlanning(NamedTuple):
 
     name: str
     partitions: int
-    life: int
+    created_at_entry: int
     tip: int
     config: tuple[tuple[str, str], ...]
 
@@ -84,7 +84,7 @@ class TaskShare(NamedTuple):
     topic: str
     partitions: int
     """The count that keys were hashed with."""
-    life: int
+    created_at_entry: int
     parts: tuple[Part, ...]
     rows: bytes
     """Those that are in no segment, sorted by partition; empty: none."""
@@ -95,7 +95,9 @@ class TaskShare(NamedTuple):
 def facts_of(handle: OpenTopic) -> TopicAtPlanning:
     """What the topic is now; ``UnknownTopicError`` when there is none."""
     state = handle.state()
-    return TopicAtPlanning(handle.name, state.partitions, state.life, state.tip, state.config)
+    return TopicAtPlanning(
+        handle.name, state.partitions, state.created_at_entry, state.tip, state.config
+    )
 
 
 class _Piece(NamedTuple):
@@ -212,7 +214,12 @@ class TaskStage:
             column = pa.array(np.repeat(np.array(order, np.int32), counts))
             data = _to_bytes(table.append_column(rows.PARTITION, column))
         return TaskShare(
-            facts.name, facts.partitions, facts.life, tuple(self._parts), data, facts.tip
+            facts.name,
+            facts.partitions,
+            facts.created_at_entry,
+            tuple(self._parts),
+            data,
+            facts.tip,
         )
 
 
@@ -244,7 +251,9 @@ class StagedBatch:
         self._few = few
         self._topic = topic
         self._told = False
-        seed = ";".join(f"{p.partition},{p.records},{p.segment and p.segment.sum}" for p in parts)
+        seed = ";".join(
+            f"{p.partition},{p.records},{p.segment and p.segment.footer_xxh3}" for p in parts
+        )
         seed += few.digest if few is not None else ""
         self.digest: str = xxhash.xxh3_64_hexdigest(seed.encode())
 
@@ -311,7 +320,7 @@ def append_shares(handle: OpenTopic, shares: Sequence[TaskShare], sender: Sender
 
     ``handle`` must have been looked at."""
     _see(handle, max((share.tip for share in shares), default=0))
-    lives = {share.life for share in shares}
+    lives = {share.created_at_entry for share in shares}
     if len(lives) > 1:
         raise UnknownTopicError(
             f"Topic {handle.name!r} was deleted and created again while a batch for it was "

@@ -447,7 +447,9 @@ class GroupCommit:
             self._seq += 1
             batch.attempt = prepared, Sender(self._app, self._seq, True), state
         prepared, sender, state = batch.attempt
-        receipt = self.handle.writer.deliver(prepared, sender, state.partitions, state.life)
+        receipt = self.handle.writer.deliver(
+            prepared, sender, state.partitions, state.created_at_entry
+        )
         batch.succeed(receipt.placed, prepared.order, prepared.times)
         if chain.state.head != self._settings_of:
             self._take_settings(chain.state)

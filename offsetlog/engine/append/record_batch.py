@@ -54,7 +54,18 @@ class RecordBatch(NamedTuple):
         limit = segment_writer.env.limits.inline_bytes
         if self.ends[-1] > limit or len(self.times) > MAX_INLINE_RECORDS:
             return self.segments(segment_writer, state)
-        return tuple([part_of(p, self.ends, self.times, a, b, None) for p, a, b in self.runs])
+        starts = [a for _, a, _ in self.runs]
+        lows = np.minimum.reduceat(self.times, starts).tolist()
+        highs = np.maximum.reduceat(self.times, starts).tolist()
+        ends = self.ends[[*starts, -1]].tolist()
+        return tuple(
+            [
+                Part(partition, b - a, end - begin, low, high)
+                for (partition, a, b), begin, end, low, high in zip(
+                    self.runs, ends, ends[1:], lows, highs, strict=False
+                )
+            ]
+        )
 
     def segments(self, segment_writer: SegmentWriter, state: TopicState) -> tuple[Part, ...]:
         """All rows as segments, however few they are."""
@@ -185,11 +196,9 @@ def _lengths(array: pa.Array) -> Ints:
 def part_of(
     partition: int, ends: Ints, times: Ints, a: int, b: int, ref: SegmentRef | None
 ) -> Part:
-    """What an entry says of rows [a, b)."""
-    low = high = int(times[a])
-    if b - a > 1:
-        low, high = int(times[a:b].min()), int(times[a:b].max())
-    return Part(partition, b - a, int(ends[b] - ends[a]), low, high, ref)
+    """What an entry says of rows [a, b), which are in this segment."""
+    size = int(ends[b] - ends[a])
+    return Part(partition, b - a, size, int(times[a:b].min()), int(times[a:b].max()), ref)
 
 
 def split(ends: Ints, a: int, b: int, size: int) -> list[tuple[int, int]]:

@@ -211,7 +211,7 @@ class SequenceTarget:
             self._attempt = load, state
         load, state = self._attempt
         sender = Sender(self._app, self._sequence, False)
-        receipt = self._handle.writer.append(load, sender, state.partitions, state.life)
+        receipt = self._handle.writer.append(load, sender, state.partitions, state.created_at_entry)
         # An earlier run may have written them when the topic had fewer partitions.
         prepared = load.placed(receipt.hashed_with)
         batch.succeed(receipt.placed, prepared.order, prepared.times)

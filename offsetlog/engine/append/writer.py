@@ -103,14 +103,16 @@ class Writer:
         self.until = float("inf")
         """When the log was closed or the program ended: no try begins after this time."""
 
-    def deliver(self, load: AppendPayload, sender: Sender, hashed_with: int, life: int) -> Receipt:
+    def deliver(
+        self, load: AppendPayload, sender: Sender, hashed_with: int, created_at_entry: int
+    ) -> Receipt:
         """Try until it is acknowledged, refused, or too late."""
         env = self.chain.env
         deadline = env.monotonic() + DELIVERY_SECONDS
         pause = 0.1
         while True:
             try:
-                return self.append(load, sender, hashed_with, life)
+                return self.append(load, sender, hashed_with, created_at_entry)
             except OffsetLogError as error:
                 if not error.may_have_landed or env.monotonic() + pause > min(deadline, self.until):
                     raise
@@ -118,14 +120,16 @@ class Writer:
             env.sleep(pause * (0.5 + env.chance()))
             pause = min(5.0, 2 * pause)
 
-    def append(self, load: AppendPayload, sender: Sender, hashed_with: int, life: int) -> Receipt:
-        """Land a batch. ``life`` and ``hashed_with`` are of the state it was prepared for."""
+    def append(
+        self, load: AppendPayload, sender: Sender, hashed_with: int, created_at_entry: int
+    ) -> Receipt:
+        """Land a batch. The last two are of the state that it was prepared for."""
         with self._open_lock:
             number = self._open.pop(sender.app, None)
         if number is None or number.seq != sender.seq:
             number = _Number(sender.seq, self.chain.state.tip, [])
         try:
-            return self._append(load, sender, hashed_with, life, number)
+            return self._append(load, sender, hashed_with, created_at_entry, number)
         except BaseException as error:
             if number.tries:
                 # Whatever went wrong this time, an earlier try may be there.
@@ -138,7 +142,12 @@ class Writer:
             raise
 
     def _append(
-        self, load: AppendPayload, sender: Sender, hashed_with: int, life: int, number: _Number
+        self,
+        load: AppendPayload,
+        sender: Sender,
+        hashed_with: int,
+        created_at_entry: int,
+        number: _Number,
     ) -> Receipt:
         chain = self.chain
         born, condemned = number.born, 0
@@ -154,7 +163,7 @@ class Writer:
                 seq=sender.seq,
                 own=sender.own,
                 born=born,
-                life=life,
+                created_at_entry=created_at_entry,
                 hashed_with=hashed_with,
                 digest=load.digest,
                 ts_type=1 if settings.log_append_time else 0,

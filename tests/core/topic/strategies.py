@@ -64,7 +64,12 @@ def body(rng: Random, state: TopicState) -> Body:
             rng.randint(0, tip + 1),
             rng.random() < 0.5,
             rng.randint(0, tip),
-            max(0, rng.choice((state.life, state.life, state.life, 0))),
+            max(
+                0,
+                rng.choice(
+                    (state.created_at_entry, state.created_at_entry, state.created_at_entry, 0)
+                ),
+            ),
             max(1, state.partitions),
             "0" * 16,
             rng.randint(0, 1),

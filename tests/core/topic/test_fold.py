@@ -175,8 +175,8 @@ def test_duplicate_also_after_delete_and_create_again():
     story.land(append(seq=5, own=False))
     story.land(Delete(0))
     story.land(Create("t", 2, (), 2))
-    assert story.reason(append(seq=5, own=False, life=3)) == VoidReason.DUPLICATE
-    assert story.reason(append(seq=6, own=False, life=3)) is None
+    assert story.reason(append(seq=5, own=False, created_at_entry=3)) == VoidReason.DUPLICATE
+    assert story.reason(append(seq=6, own=False, created_at_entry=3)) is None
 
 
 def test_forgotten():
@@ -222,8 +222,8 @@ def test_deleted_and_created_again():
     story.land(Delete(0))
     assert story.reason(append()) == VoidReason.DELETED
     story.land(Create("t", 2, (), 1))
-    assert story.reason(append(seq=2, life=0)) == VoidReason.DELETED
-    assert story.reason(append(seq=2, life=3)) is None
+    assert story.reason(append(seq=2, created_at_entry=0)) == VoidReason.DELETED
+    assert story.reason(append(seq=2, created_at_entry=3)) is None
 
 
 def test_offsets_continue_after_delete_and_create_again():
@@ -231,7 +231,7 @@ def test_offsets_continue_after_delete_and_create_again():
     story.land(append())
     story.land(Delete(0))
     story.land(Create("t", 1, (), 2))
-    verdict = story.land(append(seq=2, life=3))
+    verdict = story.land(append(seq=2, created_at_entry=3))
     assert isinstance(verdict, Counted)
     assert (verdict.placed[0].base, story.state.start(0)) == (2, 2)
 
@@ -247,7 +247,7 @@ def test_no_partition_of_the_topic_as_it_is_now():
     story = Story()
     story.land(Delete(0))
     story.land(Create("t", 1, (), 1))
-    body = append(life=2, parts=(Part(1, 1, 1, 1, 1),))
+    body = append(created_at_entry=2, parts=(Part(1, 1, 1, 1, 1),))
     assert story.reason(body) == VoidReason.NO_PARTITION
 
 
@@ -275,7 +275,7 @@ def test_the_rules_are_judged_in_their_order():
     assert story.reason(late) == VoidReason.DUPLICATE
     assert story.reason(late._replace(seq=2)) == VoidReason.DELETED
     story.land(Create("t", 2, (), 3))
-    assert story.reason(late._replace(seq=2, life=6)) == VoidReason.NO_PARTITION
+    assert story.reason(late._replace(seq=2, created_at_entry=6)) == VoidReason.NO_PARTITION
 
 
 def piece(base: int, end: int, born: int = 0) -> ReplacementPiece:

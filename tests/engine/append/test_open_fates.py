@@ -39,7 +39,9 @@ def values_of(handle, partition: int = 0) -> list[bytes]:
 
 def send(handle, prepared: RecordBatch, seq: int, app: str = "a", own: bool = True):
     state = handle.chain.state
-    return handle.writer.append(prepared, Sender(app, seq, own), state.partitions, state.life)
+    return handle.writer.append(
+        prepared, Sender(app, seq, own), state.partitions, state.created_at_entry
+    )
 
 
 def test_a_refusal_behind_a_hidden_landing_is_an_acknowledgement():
@@ -185,7 +187,7 @@ def test_a_batch_for_a_deleted_topic_never_lands_in_the_next_one():
     store.script = ["unknown"] * 5
     with pytest.raises(StorageError):
         send(handle, batch(b"x"), 1)
-    life = handle.chain.state.life
+    life = handle.chain.state.created_at_entry
     handle.decide(Delete(handle.chain.state.head))
     handle.decide(Create("t", 2, (), handle.chain.state.head))
     with pytest.raises(InvalidRequestError, match="deleted"):
