@@ -21,7 +21,7 @@ from offsetlog.client.consumer import Consumer
 from offsetlog.client.group import Group
 from offsetlog.client.notebook_html import GroupList, GroupSummary
 from offsetlog.client.producer import Producer
-from offsetlog.client.topic import Topic, TopicInfo, TopicList, info
+from offsetlog.client.topic import Topic, TopicInfo, TopicList, describe
 from offsetlog.core.group.state import status
 from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
 from offsetlog.engine.env import REAL, Env
@@ -128,7 +128,7 @@ class Log:
             state = topic.chain.state
             if state.alive:
                 try:
-                    infos.append(info(topic, state))
+                    infos.append(describe(state))
                 except Exception as error:  # noqa: BLE001 - it must not hide the others
                     folder = topic.chain.folder
                     found.broken[folder] = as_topic_error(folder, error)

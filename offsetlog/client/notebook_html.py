@@ -9,11 +9,11 @@ Invariants:
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
-from offsetlog.client.topic import bar, table_head
+from offsetlog.client.name_list import NameList, bar, table_head
 from offsetlog.core.group.lag import Lag, Total
 from offsetlog.core.group.positions_csv import format_positions
 from offsetlog.core.group.reset import Move, PlannedReset
@@ -123,34 +123,8 @@ class GroupSummary(NamedTuple):
         return self._asdict()
 
 
-class GroupList(Sequence[str]):
+class GroupList(NameList[GroupSummary]):
     """The names of a log's groups, with what a notebook shows of them."""
-
-    def __init__(self, infos: Sequence[GroupSummary]) -> None:
-        self.infos = tuple(infos)
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[str]: ...
-
-    def __getitem__(self, index: int | slice) -> str | list[str]:
-        return [summary.name for summary in self.infos][index]
-
-    def __len__(self) -> int:
-        return len(self.infos)
-
-    def __iter__(self) -> Iterator[str]:
-        return (summary.name for summary in self.infos)
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == (list(other) if isinstance(other, GroupList) else other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
 
     def _repr_html_(self) -> str:
         body = "".join(

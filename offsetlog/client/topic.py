@@ -9,12 +9,13 @@ Invariants:
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from offsetlog.core.topic import plan as fetch
+from offsetlog.client.name_list import NameList, bar, table_head
+from offsetlog.core.topic.plan import estimate_bytes
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.topic import lifecycle as admin
+from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.values import CONFIG_KEYS, parse_config
 
@@ -25,6 +26,10 @@ class PartitionInfo(NamedTuple):
     end_offset: int
     bytes: int
     """About as many: keys, values and headers, before compression."""
+
+    @property
+    def records(self) -> int:
+        return self.end_offset - self.beginning_offset
 
 
 class TopicInfo(NamedTuple):
@@ -46,65 +51,50 @@ class TopicInfo(NamedTuple):
 
     @property
     def records(self) -> int:
-        return sum(p.end_offset - p.beginning_offset for p in self.partitions)
+        return sum(p.records for p in self.partitions)
 
     def _repr_html_(self) -> str:
-        most = max((p.end_offset - p.beginning_offset for p in self.partitions), default=0)
+        greatest = max((p.records for p in self.partitions), default=0)
         body = "".join(
             f"<tr><td>{p.partition}</td><td>{p.beginning_offset:,}</td><td>{p.end_offset:,}</td>"
-            f"<td>{p.end_offset - p.beginning_offset:,}</td><td>{p.bytes:,}</td>"
-            f"<td>{bar(p.end_offset - p.beginning_offset, most)}</td></tr>"
+            f"<td>{p.records:,}</td><td>{p.bytes:,}</td><td>{bar(p.records, greatest)}</td></tr>"
             for p in self.partitions
         )
         head = table_head("partition", "beginning", "end", "records", "bytes", "")
         return f"<b>{html.escape(self.name)}</b><table>{head}{body}</table>"
 
 
-def bar(value: int, most: int, width: int = 120) -> str:
-    """A small picture of a number beside the greatest one."""
-    filled = 0 if most <= 0 else max(1 if value > 0 else 0, width * value // most)
-    return (
-        f'<div style="background:#e5e7eb;width:{width}px;height:10px">'
-        f'<div style="background:#2563eb;width:{filled}px;height:10px"></div></div>'
-    )
-
-
-def table_head(*names: str) -> str:
-    return "<tr>" + "".join(f"<th>{html.escape(name)}</th>" for name in names) + "</tr>"
-
-
 class Topic:
     """One topic of a log."""
 
-    def __init__(self, handle: OpenTopic) -> None:
-        self._handle = handle
+    def __init__(self, topic: OpenTopic) -> None:
+        self._topic = topic
 
     @property
     def name(self) -> str:
-        return self._handle.name
+        return self._topic.name
 
     @property
     def partitions(self) -> int:
-        return self._handle.state().partitions
+        return self._topic.state().partitions
 
     def beginning_offsets(self) -> dict[int, int]:
         """The first offset that each partition still holds."""
-        state = self._handle.state()
+        state = self._topic.state()
         return {p: state.start(p) for p in range(state.partitions)}
 
     def end_offsets(self) -> dict[int, int]:
         """The next offset of each partition."""
-        state = self._handle.state()
+        state = self._topic.state()
         return {p: state.end(p) for p in range(state.partitions)}
 
     def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]:
         """The first offset at or after a time (milliseconds) for each partition; None: none."""
-        self._handle.state()
-        return {p: self._handle.offset_for_time(p, time) for p, time in times.items()}
+        self._topic.state()
+        return {p: self._topic.offset_for_time(p, time) for p, time in times.items()}
 
     def describe(self) -> TopicInfo:
-        state = self._handle.state()
-        return info(self._handle, state)
+        return describe(self._topic.state())
 
     def alter(
         self,
@@ -113,15 +103,15 @@ class Topic:
         unset: Sequence[str] = (),
     ) -> TopicInfo:
         """More partitions, other settings, or settings back to their defaults."""
-        return info(self._handle, admin.alter(self._handle, partitions, config, tuple(unset)))
+        return describe(lifecycle.alter(self._topic, partitions, config, tuple(unset)))
 
     def delete_records(self, before: Mapping[int, int]) -> dict[int, int]:
         """Delete what lies below an offset (-1: all) of each partition; the new log starts."""
-        return admin.trim(self._handle, before)
+        return lifecycle.trim(self._topic, before)
 
     def forget_app_ids(self, *app_ids: str) -> None:
         """Forget callers' keys for good: a late copy of their batches would count again."""
-        admin.forget(self._handle, app_ids)
+        lifecycle.forget(self._topic, app_ids)
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r})"
@@ -130,41 +120,20 @@ class Topic:
         return self.describe()._repr_html_()
 
 
-class TopicList(Sequence[str]):
+class TopicList(NameList[TopicInfo]):
     """The names of a log's topics, with what a notebook shows of them."""
 
-    def __init__(self, infos: Sequence[TopicInfo]) -> None:
-        self.infos = tuple(infos)
-
-    def __getitem__(self, i):  # type: ignore[no-untyped-def]
-        names = [told.name for told in self.infos]
-        return names[i]
-
-    def __len__(self) -> int:
-        return len(self.infos)
-
-    def __iter__(self) -> Iterator[str]:
-        return (told.name for told in self.infos)
-
-    def __eq__(self, other: object) -> bool:
-        return list(self) == (list(other) if isinstance(other, TopicList) else other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return repr(list(self))
-
     def _repr_html_(self) -> str:
-        most = max((told.records for told in self.infos), default=0)
+        greatest = max((topic.records for topic in self.infos), default=0)
         body = "".join(
-            f"<tr><td>{html.escape(told.name)}</td><td>{len(told.partitions)}</td>"
-            f"<td>{told.records:,}</td><td>{bar(told.records, most)}</td></tr>"
-            for told in self.infos
+            f"<tr><td>{html.escape(topic.name)}</td><td>{len(topic.partitions)}</td>"
+            f"<td>{topic.records:,}</td><td>{bar(topic.records, greatest)}</td></tr>"
+            for topic in self.infos
         )
         return f"<table>{table_head('topic', 'partitions', 'records', '')}{body}</table>"
 
 
-def info(handle: OpenTopic, state: TopicState) -> TopicInfo:
+def describe(state: TopicState) -> TopicInfo:
     config = dict(state.config)
     settings = parse_config(config)
     return TopicInfo(
@@ -174,7 +143,7 @@ def info(handle: OpenTopic, state: TopicState) -> TopicInfo:
                 p,
                 state.start(p),
                 state.end(p),
-                fetch.estimate_bytes(state, p, state.start(p), state.end(p)),
+                estimate_bytes(state, p, state.start(p), state.end(p)),
             )
             for p in range(state.partitions)
         ),
