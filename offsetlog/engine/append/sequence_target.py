@@ -22,9 +22,10 @@ from offsetlog.engine.append.record_batch import RecordBatch, assign_partitions,
 from offsetlog.engine.append.record_checks import check_named_partition
 from offsetlog.engine.append.segment_writer import SegmentWriter
 from offsetlog.engine.append.send_buffer import SendBuffer, SentColumns, columns_of, in_words
-from offsetlog.engine.append.writer import Sender
+from offsetlog.engine.append.writer import KEYS_REMEMBERED, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning, StorageError
+from offsetlog.storage import forks
 from offsetlog.values import settings_of
 
 KEYED_BYTES = 256 * 1024 * 1024
@@ -85,6 +86,7 @@ class SequenceTarget:
         self._attempt: tuple[SequenceRows, TopicState] | None = None
         """Of a flush whose fate is open: its next try must send the very same rows."""
         self.lock = threading.Lock()
+        self._made_in = forks.process()
         self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
         self.append_time = handle.config.log_append_time
 
@@ -166,14 +168,22 @@ class SequenceTarget:
             )
         if batch.done.is_set():
             return None  # The flush that left its fate open has said so.
+        known = _is_empty(batch) or self._is_acknowledged()
         batch.fail(error)
-        return error
+        return None if known else error
+
+    def _is_acknowledged(self) -> bool:
+        """Whether this sequence, or a higher one, was acknowledged to another producer."""
+        return self._handle.acknowledged.get(self._app, -1) >= self._sequence
 
     def flush(self, timeout: float | None) -> None:
         self._handle.check_process()
         with self.lock:
             batch = self._batch
             if batch is None:
+                return
+            if self._attempt is None and _is_empty(batch):
+                self._decided()  # Its first send was interrupted before it added the record.
                 return
             self._closed = "its batch was written by the first flush() or result()"
             try:
@@ -185,13 +195,23 @@ class SequenceTarget:
                     self._decided()
                 raise
             except Exception as error:  # noqa: BLE001 - a future that is never done would hang
+                tried = self._attempt is not None
                 failure = StorageError(
-                    f"Writing {self} failed: {error!r}.",
-                    "Call flush() again.",
-                    may_have_landed=True,
+                    f"Writing {self} failed: {error!r}.{'' if tried else ' Nothing was written.'}",
+                    "Call flush() again."
+                    if tried
+                    else "Send all of it again by a new producer with the same sequence.",
+                    may_have_landed=tried,
                 )
                 batch.fail(failure)
+                if not tried:
+                    self._closed = "its batch failed, and nothing of it was written"
+                    self._decided()
                 raise failure from error
+            known = self._handle.acknowledged
+            known[self._app] = max(self._sequence, known.pop(self._app, -1))
+            if len(known) > KEYS_REMEMBERED:
+                del known[next(iter(known))]
             self._decided()
 
     def _decided(self) -> None:
@@ -222,11 +242,17 @@ class SequenceTarget:
     def __del__(self) -> None:
         # Dropped with records that were never flushed: said at once, and when the log is closed.
         batch = getattr(self, "_batch", None)
-        if batch is not None and not batch.done.is_set():
+        if batch is None or batch.done.is_set() or _is_empty(batch):
+            return
+        if not forks.is_foreign(self._made_in) and not self._is_acknowledged():
             text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
             if len(self._handle.dropped) < DROPPED_NAMED:
-                self._handle.dropped.append(text)
+                self._handle.dropped[self._app, self._sequence] = text
             warnings.warn(f"{text}.", OffsetLogWarning, stacklevel=2)
+
+
+def _is_empty(batch: SendBuffer) -> bool:
+    return batch.table is None and not batch.values
 
 
 def _records(batch: SendBuffer) -> str:

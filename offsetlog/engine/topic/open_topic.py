@@ -42,8 +42,10 @@ class OpenTopic:
         self.writer = Writer(self.chain, pool)
         self.gathering: weakref.WeakSet[Any] = weakref.WeakSet()
         """Lanes of keyed producers with a batch that is not written yet."""
-        self.dropped: list[str] = []
-        """What became of such batches whose producers were dropped."""
+        self.dropped: dict[tuple[str, int], str] = {}
+        """What became of such batches whose producers were dropped, by app_id and sequence."""
+        self.acknowledged: dict[str, int] = {}
+        """The highest sequence of an app_id that this process saw acknowledged."""
         self._made_in = forks.process()
 
     # --- its state -------------------------------------------------------------------------
@@ -133,7 +135,8 @@ def _is_no_root(store: Store) -> bool:
 def _near(name: str, store: Store) -> list[str]:
     """Folders of topics with a similar name; nothing when they can't be listed."""
     try:
-        folders = [folder for folder in store.folders("") if folder[:1] not in "._"]
+        own = topic_folder(name)
+        folders = [f for f in store.folders("") if f[:1] not in "._" and f != own]
     except OffsetLogError:
         return []
     return difflib.get_close_matches(topic_folder(name), folders, n=1, cutoff=0.75)

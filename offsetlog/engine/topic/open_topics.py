@@ -148,7 +148,8 @@ class OpenTopics:
                     errors.append(error)
             errors += [
                 InvalidRequestError(f"{text}.", "Call flush(), or use it in a with block.")
-                for text in topic.dropped
+                for (app_id, sequence), text in topic.dropped.items()
+                if topic.acknowledged.get(app_id, -1) < sequence
             ]
         return errors
 

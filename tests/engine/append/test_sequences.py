@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 from decimal import Decimal
 
 import numpy as np
@@ -14,7 +15,8 @@ import pyarrow as pa
 import pytest
 
 import offsetlog
-from offsetlog import InvalidRequestError, StorageError
+from offsetlog import InvalidRequestError, OffsetLogWarning, StorageError
+from offsetlog.engine.append import sequence_target
 from offsetlog.storage.local.disk import LocalStore
 from tests.engine.append.test_open_fates import keyed, values_of
 from tests.engine.scripted import OneTopicHost, topic
@@ -439,3 +441,71 @@ def test_a_script_that_ends_without_closing_its_log(tmp_path, how, there):
         assert done.stderr == ""
     with offsetlog.open(root) as log:
         assert sum(log.topic("t").end_offsets().values()) == there
+
+
+# --- what was sent again, and what was never tried ------------------------------------------
+
+
+def test_what_was_dropped_is_forgotten_once_its_sequence_is_acknowledged(log):
+    """The loop that the documentation advises: after a failure all of it goes to a new producer."""
+    log.create_topic("t")
+    with pytest.warns(OffsetLogWarning, match="was dropped before flush"):
+        producer = log.producer(app_id="nightly", sequence=1)
+        producer.send("t", b"a")
+        del producer
+        gc.collect()
+    kept = log.producer(app_id="nightly", sequence=1)
+    kept.send("t", b"a")
+    other = log.producer(app_id="other", sequence=1)
+    other.send("t", b"never flushed")
+    with log.producer(app_id="nightly", sequence=2) as producer:
+        producer.send("t", b"a")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del kept
+        gc.collect()
+    with pytest.raises(InvalidRequestError, match="nothing of sequence 1 of app_id 'other'"):
+        log.close()
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_what_failed_before_it_was_sent_was_not_written_and_says_so(log, monkeypatch, table):
+    log.create_topic("t")
+    producer = log.producer(app_id="a", sequence=1)
+    if table:
+        future = producer.send_arrow("t", pa.table({"value": [b"x", b"y"]}))
+    else:
+        future = producer.send("t", b"x")
+
+    def full(*given):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(sequence_target, "prepare", full)
+    with pytest.raises(StorageError, match="Nothing was written") as error:
+        producer.flush()
+    assert not error.value.may_have_landed
+    monkeypatch.undo()
+    producer.flush()  # It is decided, and was said.
+    assert not future.exception().may_have_landed
+    with pytest.raises(InvalidRequestError, match="nothing of it was written"):
+        producer.send("t", b"z")
+    [again] = send(log, 1, b"x")
+    assert again.offset == 0
+    log.close()
+
+
+def test_a_first_send_that_was_interrupted_leaves_nothing_to_write(log):
+    """Ctrl-C after the batch was made, and before its record was added."""
+    log.create_topic("t")
+    producer = log.producer(app_id="a", sequence=1)
+    lane = producer._target("t")
+    with lane.lock:
+        lane.room_for(10, 0.0, producer)
+    producer.flush()
+    producer.send("t", b"x")
+    producer.flush()
+    left = log.producer(app_id="a", sequence=2)
+    lane = left._target("t")
+    with lane.lock:
+        lane.room_for(10, 0.0, left)
+    log.close()

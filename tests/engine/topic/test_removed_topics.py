@@ -326,3 +326,12 @@ def test_on_a_server_a_writer_finds_it_when_it_would_store_a_snapshot(tmp_path):
     assert not (root / "t" / "_snapshot").exists()
     with offsetlog.open(str(root)) as log, pytest.raises(InvalidRequestError, match="no entry 0"):
         log.create_topic("t")
+
+
+def test_a_folder_without_a_topic_is_not_proposed_in_its_own_place(tmp_path):
+    with offsetlog.open(str(tmp_path / "log")) as log:
+        log.create_topic("other")
+        (tmp_path / "log" / "b").mkdir()
+        with pytest.raises(UnknownTopicError) as no:
+            log.topic("b")
+        assert "Did you mean" not in str(no.value)
