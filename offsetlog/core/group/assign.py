@@ -1,11 +1,11 @@
-"""Who shall read which partition.
+"""Which member is to read which partition.
 
 Rules of this module:
 
 1. A function of its arguments alone, whatever their order: all members compute the same.
-   To change what it answers is to raise ``RULES_VERSION``.
-2. Complete: each partition of a topic that anybody subscribes to has exactly one owner, and
-   the owner subscribes to that topic.
+   A change of its answers needs a new ``RULES_VERSION``.
+2. Complete: each partition of a topic with subscribers has exactly one owner, and the owner
+   subscribes to that topic.
 3. ``range`` and ``roundrobin`` are Kafka's. ``sticky`` is balanced (nobody could hand one
    over, directly or through others, to a member with two fewer), and with equal
    subscriptions it moves as few partitions as any balanced assignment can.

@@ -1,14 +1,14 @@
-"""Whether a peer has stopped, judged by what its watcher itself saw.
+"""Whether a peer has stopped, as far as its watcher itself saw.
 
 Rules of this module:
 
-1. Only the watcher's own clock counts, and only differences of it. What a heartbeat says of
-   time is never looked at: a beat is just something that changes.
-2. Silence is counted from look to look, and only where both looks succeeded: who could not
-   look knows nothing. A gap longer than ``gap_ms`` counts as ``gap_ms``, since then it was
-   the watcher who slept.
+1. Only the watcher's own clock counts, and only differences of it. A heartbeat says nothing
+   about time: it is just something that changes.
+2. Silence is counted from look to look, and only where both looks succeeded: a watcher that
+   could not look knows nothing. A gap longer than ``gap_ms`` counts as ``gap_ms``, since then it
+   was the watcher that slept.
 3. After the whole session timeout of silence a peer is suspected; only one more successful
-   look, which found it silent still, lets it be expelled.
+   look, which finds it still silent, lets it be expelled.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNWATCHED = PeerWatch()
 
 def observe(watch: PeerWatch, look: HeartbeatReading, session_ms: int, gap_ms: int) -> PeerWatch:
     """What is known after one more look. ``expel``: it may be recorded now. ``suspected``:
-    look again at once. A ``session_ms`` of 0 never condemns."""
+    look again at once. With a ``session_ms`` of 0 neither is ever set."""
     if look.failed:
         return watch._replace(seen_at=None, expel=False)
     if watch == UNWATCHED or look.beat != watch.beat:

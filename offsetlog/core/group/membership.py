@@ -1,10 +1,10 @@
-"""What the state means for one member: what it may read, must give up, has to follow.
+"""What the state means for one member: what it may read, must release and must follow.
 
 Rules of this module:
 
 1. A member may read what it holds in the state it has folded. It may go on with that between
    two looks: nobody else gets it before the member itself has released it or was expelled.
-2. What it holds and shall not hold, it releases, with its last position.
+2. What it holds and is not meant for it, it releases, with its last position.
 3. A reset is followed for the partitions that were reset, and only those, to where it put
    them; what the log no longer holds is clamped there (``follow_resets``), for workers and
    queries alike.
@@ -46,7 +46,7 @@ def standing(group: GroupState, member: str, joined: int) -> Standing | FencedEr
     drops all that it held and joins anew, under another name."""
     present = group.members.get(member)
     if present is None or present.joined != joined:
-        return _out(group, member, joined)
+        return _no_member(group, member, joined)
     holds = frozenset(p for p, held in group.holders.items() if held.member == member)
     meant = {p for p, target in group.targets.items() if target == member}
     return Standing(
@@ -58,7 +58,7 @@ def standing(group: GroupState, member: str, joined: int) -> Standing | FencedEr
     )
 
 
-def _out(group: GroupState, member: str, joined: int) -> FencedError:
+def _no_member(group: GroupState, member: str, joined: int) -> FencedError:
     reason = (
         IgnoredReason.NOT_A_MEMBER if member not in group.members else IgnoredReason.OLD_GENERATION
     )

@@ -1,9 +1,9 @@
-"""What can be asked for: values that say what somebody wants of a group.
+"""The requests that a group takes.
 
 Rules of this module:
 
-1. A request holds what its author wants and what it knew, never what shall be written: that
-   is decided anew (``decide``) against each version it is tried at.
+1. A request holds what its author wants and what it knew, never what is to be written: that is
+   decided anew (``decide``) against each version at which it is tried.
 2. ``generation`` is the one of the fold that its author worked in, ``reset`` the reset
    number that its progress has followed; where some of it was made under an earlier one,
    ``earlier`` says under which.
@@ -20,7 +20,6 @@ from offsetlog.core.group.reset import OffsetSpan, Scenario
 from offsetlog.values import MAX_OFFSET
 
 Offsets = Mapping[Partition, OffsetAndMetadata]
-NONE: Offsets = {}
 
 
 class CommitRequest(NamedTuple):
@@ -63,11 +62,12 @@ class LeaveRequest(NamedTuple):
     member: str
     generation: int
     reset: int
-    offsets: Offsets = NONE
+    offsets: Offsets = {}
 
 
 class ExpelRequest(NamedTuple):
-    """``joined`` is the watched membership's: a name that joined again is somebody else."""
+    """``joined`` is that of the membership that was watched: a name that joined again is another
+    member."""
 
     group: str
     member: str
@@ -84,9 +84,8 @@ class TopicsRequest(NamedTuple):
 
 
 class ResetRequest(NamedTuple):
-    """Put positions elsewhere; what that means is computed against the positions that are
-    there when it is written. ``create``: the group may be a new one, which knows its topics
-    by ``views``."""
+    """Move positions; where to is computed against the positions at the version at which it is
+    written. ``create``: the group may be a new one, which knows its topics by ``views``."""
 
     group: str
     scenario: Scenario
@@ -110,8 +109,8 @@ class DeleteOffsetsRequest(NamedTuple):
 
 
 class ExpireRequest(NamedTuple):
-    """Drop the group if nobody is in it and nothing was committed for so long, as of ``now_ms``
-    (None: the clock of who decides); what was committed after ``version`` keeps it."""
+    """Drop the group if it has had no member and no commit for ``retention_ms``, as of ``now_ms``
+    (None: the clock of whoever decides). A commit after ``version`` keeps it."""
 
     group: str
     retention_ms: int

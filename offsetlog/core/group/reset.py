@@ -4,7 +4,7 @@ Rules of this module:
 
 1. A plan is computed from values: the positions, each log's range, and the offsets found for
    a time. Nothing is looked up here, so a dry run and the real one are the same function.
-2. What lies outside the log is clamped to it, with a warning. Nothing else is guessed.
+2. What lies outside the log is clamped to it, with a warning.
 3. ``current`` without a position goes to the latest, and ``shift-by`` without one is an
    error, both as in Kafka. A time after the last record goes to the latest.
 4. A plan is whole or it is an error: there is no half of a reset.
@@ -55,7 +55,7 @@ class ToDatetime(NamedTuple):
 
 
 class ByDuration(NamedTuple):
-    """To what was appended in the last so many milliseconds."""
+    """To the records that were appended in the last so many milliseconds."""
 
     ms: int
 
@@ -90,7 +90,7 @@ class PlannedReset(NamedTuple):
 
     @property
     def offsets(self) -> dict[Partition, int]:
-        """What ``plan_file`` exports."""
+        """What an export holds."""
         return {(move.topic, move.partition): move.after for move in self.moves}
 
 

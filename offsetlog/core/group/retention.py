@@ -1,13 +1,13 @@
-"""When a group's positions are given up.
+"""When a group's positions expire.
 
 Rules of this module:
 
 1. Only a group without members can expire, and only so long after the last thing that any
-   member or administrator did. A read is not such a thing.
-2. The time now is the storage's, as for the retention of records, and what it is compared with
-   is the time that the author of a fact gave it, as a record's is its producer's. No other
-   promise rests on a clock. A time in the future counts as now.
-3. Whether a group expires is asked again when the fact is written: a commit in between
+   member or administrator did. A read does not count.
+2. The time now is the storage's, as for the retention of records. It is compared with the time
+   that a fact's author gave it, as a record's time is its producer's. No other promise rests on
+   a clock. A time in the future counts as now.
+3. Whether a group expires is decided again when the fact is written: a commit in between
    keeps it.
 """
 
@@ -26,7 +26,7 @@ def is_expired(group: GroupState, now_ms: int, retention_ms: int = DEFAULT_RETEN
 
 
 def expired_groups(table: GroupsState, now_ms: int, retention_ms: int) -> tuple[str, ...]:
-    """The groups to ask ``Expire`` for."""
+    """The groups that have expired."""
     return tuple(
         name
         for name, group in sorted(table.groups.items())

@@ -4,8 +4,8 @@ Rules of this module:
 
 1. The committed offset is the next one to read, and is where reading goes on.
 2. Where there is none, or the log does not have it (retention passed it, or the topic was
-   deleted and created again), ``auto_offset_reset`` says where; in the second case with a
-   warning, for records may be missed or read again.
+   recreated), ``auto_offset_reset`` says where; in the second case with a warning, for records
+   may be missed or read again.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ Rules of this module:
 3. ``generation`` and ``resets`` only grow, also over the deletion of the group: a deleted
    group stays here as ``alive=False``, with its numbers and its newest topic views, so that
    what was old before the deletion is old after it.
-4. ``targets`` says who shall hold a partition, ``holders`` who does. They differ until the
-   old holder has released.
+4. ``targets`` says who is to hold a partition, ``holders`` who does. They differ until the
+   old holder has released it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Position(NamedTuple):
 
 
 class Departure(NamedTuple):
-    """An expulsion: who went in which generation's membership, and at whose word."""
+    """An expulsion: of which membership, by whom and why."""
 
     member: str
     joined: int
@@ -75,10 +75,10 @@ class GroupState(NamedTuple):
     holders: Mapping[Partition, Held] = {}
     positions: Mapping[Partition, Position] = {}
     last_reset: Mapping[Partition, int] = {}
-    """Number of each partition's last reset. They outlive deletion, like the number itself."""
+    """The number of each partition's last reset. It outlives the group, like ``resets``."""
     reset_to: Mapping[Partition, int] = {}
     """Where that reset put it, whatever became of the position since: who follows it later goes
-    there. Of the same partitions as ``last_reset``."""
+    there. It has the same partitions as ``last_reset``."""
     departures: tuple[Departure, ...] = ()
     active_at: int = 0
     """The latest ``committed_at`` of anything a member or an administrator did."""
