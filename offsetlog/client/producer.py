@@ -115,8 +115,8 @@ class Producer:
         if headers:
             stored, weight = _headers(headers)
             size += weight
-        if size > target.most:
-            raise too_large(topic, size - RECORD_OVERHEAD, target.most - RECORD_OVERHEAD)
+        if size > target.max_bytes:
+            raise too_large(topic, size - RECORD_OVERHEAD, target.max_bytes - RECORD_OVERHEAD)
         if timestamp is None or target.append_time:
             stamp = self._stamp()
         elif type(timestamp) is int and -MAX_MS < timestamp < MAX_MS:
@@ -166,8 +166,8 @@ class Producer:
                 first = first or error
             failure = target.failure(self)
             first = first or failure
-        kept, self.failure = self.failure, None
-        first = first or kept
+        overflow, self.failure = self.failure, None
+        first = first or overflow
         if first is not None:
             raise first
 
@@ -227,7 +227,7 @@ class Producer:
 class SendTarget(Protocol):
     """Where the records for one topic go: a shared appender, or a caller's own batch."""
 
-    most: int
+    max_bytes: int
     append_time: bool
     lock: threading.Lock
     open: SendBuffer | None
@@ -279,12 +279,12 @@ def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) 
     if not isinstance(given, pa.Table | pa.RecordBatch):
         raise InvalidRequestError(f"send_arrow takes an Arrow table, not {type(given).__name__}.")
     table = pa.table(given) if isinstance(given, pa.RecordBatch) else given
-    known = [*rows.ROWS.names, "partition"]
-    unknown = [name for name in table.schema.names if name not in known]
+    allowed = [*rows.ROWS.names, "partition"]
+    unknown = [name for name in table.schema.names if name not in allowed]
     if unknown or len(set(table.schema.names)) < table.num_columns:
         raise InvalidRequestError(
             f"send_arrow cannot use the columns {table.schema.names}.",
-            f"Allowed, once each: {', '.join(known)}.",
+            f"Allowed, once each: {', '.join(allowed)}.",
         )
     if "value" not in table.schema.names:
         raise InvalidRequestError("The table has no column 'value'.", "Records need one.")
@@ -307,8 +307,8 @@ def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) 
     check_times(rows.milliseconds(out.column("timestamp")))
     check_headers(out.column("headers"))
     heaviest = int(row_bytes(out).max())
-    if heaviest + RECORD_OVERHEAD > target.most:
-        raise too_large("of this table", heaviest, target.most - RECORD_OVERHEAD)
+    if heaviest + RECORD_OVERHEAD > target.max_bytes:
+        raise too_large("of this table", heaviest, target.max_bytes - RECORD_OVERHEAD)
     if "partition" in columns:
         named = _cast(columns["partition"], rows.PARTITION)
         low = pc.min(named).as_py()
@@ -331,20 +331,20 @@ def _cast(column: Any, field: pa.Field) -> Any:
         ) from None
 
 
-def _bytes(what: str, given: object) -> bytes:
-    if isinstance(given, bytes | bytearray | memoryview):
-        return bytes(given)
-    if isinstance(given, str):
+def _bytes(what: str, value: object) -> bytes:
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, str):
         raise InvalidRequestError(f"The {what} is a str.", f"Encode it: {what}.encode().")
-    raise InvalidRequestError(f"The {what} is a {type(given).__name__}.", "It must be bytes.")
+    raise InvalidRequestError(f"The {what} is a {type(value).__name__}.", "It must be bytes.")
 
 
-def _headers(given: object) -> tuple[list[tuple[str, bytes | None]], int]:
+def _headers(headers: object) -> tuple[list[tuple[str, bytes | None]], int]:
     """Headers as they are stored, and their weight."""
     out: list[tuple[str, bytes | None]] = []
     weight = 0
     try:
-        pairs = [(name, value) for name, value in given]  # type: ignore[attr-defined]
+        pairs = [(name, value) for name, value in headers]  # type: ignore[attr-defined]
     except (TypeError, ValueError):
         raise InvalidRequestError("Headers are a list of (name, bytes) pairs.") from None
     for name, value in pairs:
@@ -356,33 +356,33 @@ def _headers(given: object) -> tuple[list[tuple[str, bytes | None]], int]:
     return out, weight
 
 
-def _app_id(given: object) -> str:
-    if not isinstance(given, str) or not 1 <= len(given) <= 1024:
-        raise InvalidRequestError(f"app_id is {given!r}.", "It is a short string.")
+def _app_id(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value) <= 1024:
+        raise InvalidRequestError(f"app_id is {value!r}.", "It is a short string.")
     try:
-        given.encode()
+        value.encode()
     except UnicodeEncodeError:
         raise InvalidRequestError(
-            f"app_id is {given!r}, which is no text: it can't be written as UTF-8.",
+            f"app_id is {value!r}, which is no text: it can't be written as UTF-8.",
             "Leave out what stands for bytes that could not be decoded.",
         ) from None
-    return given
+    return value
 
 
-def whole_number(what: str, given: object, low: int, high: int) -> int:
+def whole_number(what: str, value: object, low: int, high: int) -> int:
     """A whole number, numpy's too; 17.9 is none, and neither are 17.0 and True."""
     number = None
-    if not isinstance(given, bool):
+    if not isinstance(value, bool):
         with suppress(TypeError):
-            number = operator.index(given)  # type: ignore[arg-type]
+            number = operator.index(value)  # type: ignore[arg-type]
     if number is None or not low <= number <= high:
         raise InvalidRequestError(
-            f"{what} is {given!r}.", f"Allowed: whole numbers from {low} to {high}."
+            f"{what} is {value!r}.", f"Allowed: whole numbers from {low} to {high}."
         )
     return number
 
 
-def _number(what: str, given: object, low: float, high: float) -> float:
-    if isinstance(given, bool) or not isinstance(given, int | float) or not low <= given <= high:
-        raise InvalidRequestError(f"{what} is {given!r}.", f"Allowed: {low} to {high}.")
-    return given
+def _number(what: str, value: object, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise InvalidRequestError(f"{what} is {value!r}.", f"Allowed: {low} to {high}.")
+    return value

@@ -119,13 +119,14 @@ def decode(data: bytes, name: str) -> StoredEntry:
         raise CorruptLogError(f"{name} holds no decision.", "It was not written by offsetlog.")
     entry = decisions.decode(decision, name)
     stub = _STUB.encode() in meta
-    told, groups = _inline_records(entry), file.metadata.num_row_groups
-    if told > MAX_INLINE_RECORDS or file.metadata.num_rows != (0 if stub else told):
+    inline_records, groups = _inline_records(entry), file.metadata.num_row_groups
+    expected = 0 if stub else inline_records
+    if inline_records > MAX_INLINE_RECORDS or file.metadata.num_rows != expected:
         raise CorruptLogError(
-            f"{name} says {told} rows and holds {file.metadata.num_rows}.",
+            f"{name} says {inline_records} rows and holds {file.metadata.num_rows}.",
             "Restore it from a backup; 'offsetlog verify' names all faults.",
         )
     unfolded = sum(file.metadata.row_group(i).total_byte_size for i in range(groups))
     if unfolded > MAX_ENTRY_BYTES:
         raise CorruptLogError(f"{name} would unfold to {unfolded} bytes.")
-    return StoredEntry(entry, stub, told, data, name)
+    return StoredEntry(entry, stub, inline_records, data, name)

@@ -56,8 +56,8 @@ def murmur2(keys: pa.Array) -> npt.NDArray[np.uint32]:
         return _hash(words, starts, first)
     out = np.empty(len(lengths), np.uint32)
     for length in np.unique(lengths):
-        at = np.flatnonzero(lengths == length)
-        out[at] = _hash(words, starts[at], int(length))
+        rows = np.flatnonzero(lengths == length)
+        out[rows] = _hash(words, starts[rows], int(length))
     return out
 
 

@@ -187,24 +187,24 @@ def _two_undecided_entries_of_one_app() -> list[Patch]:
 
 def _the_digest_rule_on_a_micro_batch() -> list[Patch]:
     """A micro-batch that is run again, with its rows split otherwise, is taken for another."""
-    known_ = Writer._known
+    answer = Writer._answer_duplicate
 
     def known(self: Writer, load: Any, sender: Any, number: Any) -> Any:
-        return known_(self, load, sender._replace(reruns=False), number)
+        return answer(self, load, sender._replace(reruns=False), number)
 
-    return [(Writer, "_known", known)]
+    return [(Writer, "_answer_duplicate", known)]
 
 
 def _any_rows_under_a_callers_key() -> list[Patch]:
     """Other rows under a used number are acknowledged, and are nowhere."""
-    known_ = Writer._known
+    answer = Writer._answer_duplicate
 
     def known(self: Writer, load: Any, sender: Any, number: Any) -> Any:
         found = self.chain.state.callers.get(sender.app)
         lower = found is not None and found.seq != sender.seq
-        return known_(self, load, sender._replace(reruns=not lower), number)
+        return answer(self, load, sender._replace(reruns=not lower), number)
 
-    return [(Writer, "_known", known)]
+    return [(Writer, "_answer_duplicate", known)]
 
 
 def _an_abort_deletes_its_segments() -> list[Patch]:

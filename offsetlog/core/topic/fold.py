@@ -43,10 +43,10 @@ def step(state: TopicState, entry: Entry) -> tuple[TopicState, Verdict]:
     void = judge(state, entry)
     word = void.reason if void is not None else "counted"
     seed = f"{state.hash} {entry.write_id} {word}".encode()
-    moved = state._replace(tip=state.tip + 1, hash=hashlib.sha256(seed).hexdigest()[:32])
+    after = state._replace(tip=state.tip + 1, hash=hashlib.sha256(seed).hexdigest()[:32])
     if void is not None:
-        return moved, void
-    return _apply(moved, state.tip, entry)
+        return after, void
+    return _apply(after, state.tip, entry)
 
 
 def fold(state: TopicState, entries: Iterable[Entry]) -> TopicState:
@@ -72,10 +72,10 @@ def judge(state: TopicState, entry: Entry) -> Void | None:
 
 
 def _judge_append(state: TopicState, body: Append) -> Void | None:
-    known = (state.own if body.own else state.callers).get(body.app)
-    if known is not None and body.seq <= known.seq:
-        return Void(VoidReason.DUPLICATE, f"number {known.seq} counted in entry {known.entry}")
-    if body.own and known is None and body.born < state.floor:
+    last = (state.own if body.own else state.callers).get(body.app)
+    if last is not None and body.seq <= last.seq:
+        return Void(VoidReason.DUPLICATE, f"number {last.seq} counted in entry {last.entry}")
+    if body.own and last is None and body.born < state.floor:
         return Void(
             VoidReason.FORGOTTEN, f"born at {body.born}, senders before {state.floor} are gone"
         )
@@ -193,12 +193,12 @@ def _append(
             row += part.records
         parts[part.partition] = PartitionState(before.start, end, before.tail.push(extent))
         placed.append(Placed(part.partition, base, part.records))
-    known = SenderState(body.seq, number, entry.time, body.digest)
+    sender = SenderState(body.seq, number, entry.time, body.digest)
     own, callers = state.own, state.callers
     if body.own:
-        own = own.with_app(body.app, known)
+        own = own.with_app(body.app, sender)
     else:
-        callers = callers.with_app(body.app, known)
+        callers = callers.with_app(body.app, sender)
     return state._replace(parts=tuple(parts), own=own, callers=callers), Counted(tuple(placed))
 
 

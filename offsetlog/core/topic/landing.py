@@ -65,7 +65,7 @@ class Landing(NamedTuple):
 
     def unanswered(self, error: str) -> tuple[Landing, PutAt | GiveUp]:
         again = self.unknown + 1
-        moved = self._replace(unknown=again)
+        waiting = self._replace(unknown=again)
         if again >= self.limits.max_unknown:
-            return moved, GiveUp(self.number, error)
-        return moved, PutAt(self.number, again)
+            return waiting, GiveUp(self.number, error)
+        return waiting, PutAt(self.number, again)

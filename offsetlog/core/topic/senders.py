@@ -38,9 +38,9 @@ class SenderTable:
 
     def get(self, app: str) -> SenderState | None:
         for layer in self._layers:
-            found = layer.get(app)
-            if found is not None:
-                return found
+            state = layer.get(app)
+            if state is not None:
+                return state
         return None
 
     def with_app(self, app: str, state: SenderState) -> SenderTable:

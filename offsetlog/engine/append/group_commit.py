@@ -100,7 +100,7 @@ class GroupCommit:
     def _take_settings(self, state: TopicState) -> None:
         """What the topic's present config says about single records."""
         settings = settings_of(state.config)
-        self.most = settings.max_message_bytes + RECORD_OVERHEAD
+        self.max_bytes = settings.max_message_bytes + RECORD_OVERHEAD
         self.append_time = settings.log_append_time
         self._settings_of = state.head
 

@@ -87,7 +87,7 @@ class SequenceTarget:
         """Of a flush whose fate is open: its next try must send the very same rows."""
         self.lock = threading.Lock()
         self._made_in = forks.process()
-        self.most = handle.config.max_message_bytes + RECORD_OVERHEAD
+        self.max_bytes = handle.config.max_message_bytes + RECORD_OVERHEAD
         self.append_time = handle.config.log_append_time
 
     def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:

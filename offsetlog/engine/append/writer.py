@@ -156,7 +156,7 @@ class Writer:
         while True:
             last = (chain.state.own if sender.own else chain.state.callers).get(sender.app)
             if last is not None and sender.seq <= last.seq:
-                return self._known(load, sender, number)
+                return self._answer_duplicate(load, sender, number)
             settings = settings_of(chain.state.config)
             body = Append(
                 app=sender.app,
@@ -181,11 +181,11 @@ class Writer:
                 raise
             verdict = landed.verdict
             if isinstance(verdict, Counted):
-                at = -1 if landed.number is None else landed.number
-                return Receipt(verdict.placed, at, False, hashed_with)
+                entry_number = -1 if landed.number is None else landed.number
+                return Receipt(verdict.placed, entry_number, False, hashed_with)
             logger.debug("Sender %s, number %d: void, %s.", sender.app, sender.seq, verdict.detail)
             if verdict.reason == VoidReason.DUPLICATE:
-                return self._known(load, sender, number)
+                return self._answer_duplicate(load, sender, number)
             chain.refresh()
             if verdict.reason == VoidReason.FORGOTTEN:
                 # The chain does not know this sender any more; its names still do.
@@ -203,58 +203,58 @@ class Writer:
     def _landed_before(self, number: _Number, hashed_with: int) -> Receipt | None:
         """Where an earlier try of this number landed and counted, if one did."""
         for write_id, tried in number.tries:
-            for at in tried:
-                verdict = self.chain.place(at, write_id)
+            for entry in tried:
+                verdict = self.chain.place(entry, write_id)
                 if isinstance(verdict, Counted):
-                    return self._durable(Receipt(verdict.placed, at, True, hashed_with))
+                    return self._durable(Receipt(verdict.placed, entry, True, hashed_with))
         return None
 
     # --- what being void means -------------------------------------------------------------
 
-    def _known(self, load: AppendPayload, sender: Sender, number: _Number) -> Receipt:
+    def _answer_duplicate(self, load: AppendPayload, sender: Sender, number: _Number) -> Receipt:
         """The number counted before: answer with where that lies, if it is the same batch."""
         state = self.chain.state
-        known = (state.own if sender.own else state.callers).get(sender.app)
-        assert known is not None
-        if sender.own and (known.seq != sender.seq or known.digest != load.digest):
+        last = (state.own if sender.own else state.callers).get(sender.app)
+        assert last is not None
+        if sender.own and (last.seq != sender.seq or last.digest != load.digest):
             raise FencedError(
-                f"Another process sends as {sender.app}: its number {known.seq} counted.",
+                f"Another process sends as {sender.app}: its number {last.seq} counted.",
                 "A process that was cloned while it sent must open the log again.",
             )
-        if known.seq != sender.seq and sender.reruns:
-            return self._durable(Receipt((), known.entry, True))
-        if known.seq != sender.seq:
+        if last.seq != sender.seq and sender.reruns:
+            return self._durable(Receipt((), last.entry, True))
+        if last.seq != sender.seq:
             raise InvalidRequestError(
-                f"Sequence {sender.seq} of app_id {sender.app!r} is below {known.seq}, which "
+                f"Sequence {sender.seq} of app_id {sender.app!r} is below {last.seq}, which "
                 "was acknowledged before.",
                 "Go on with a higher sequence.",
             )
         try:
-            found = self.chain.entry_at(known.entry)
+            landed = self.chain.entry_at(last.entry)
         except OffsetLogError as error:
             error.may_have_landed = True  # The number counted; whether for these rows is not seen.
             raise
-        entry, verdict = found or (None, None)
+        entry, verdict = landed or (None, None)
         if entry is None or not isinstance(verdict, Counted):
             raise CorruptLogError(
-                f"Entry {known.entry} of topic {state.topic!r} counted, and is not there any more.",
+                f"Entry {last.entry} of topic {state.topic!r} counted, and is not there any more.",
                 "Restore it from a backup; 'offsetlog verify' names all faults.",
             )
         assert isinstance(entry.body, Append)
         hashed_with = entry.body.hashed_with
         by_caller = not (sender.own or sender.reruns)
-        if by_caller and load.digest_under(hashed_with) != known.digest:
+        if by_caller and load.digest_under(hashed_with) != last.digest:
             # The number is another batch's: no try of this one can count.
             number.tries.clear()
-            there = sum(run.records for run in verdict.placed)
+            count = sum(run.records for run in verdict.placed)
             raise InvalidRequestError(
                 f"Sequence {sender.seq} of app_id {sender.app!r} was used for other records: "
-                f"entry {known.entry} of topic {state.topic!r} holds {there} under it. None of "
+                f"entry {last.entry} of topic {state.topic!r} holds {count} under it. None of "
                 "these were written.",
                 "Give each batch a sequence of its own, and send a batch again with the same "
                 "records in the same order.",
             )
-        return self._durable(Receipt(verdict.placed, known.entry, True, hashed_with))
+        return self._durable(Receipt(verdict.placed, last.entry, True, hashed_with))
 
     def _durable(self, receipt: Receipt) -> Receipt:
         """Who put the entry there may have died before its name was durable."""

@@ -138,11 +138,11 @@ class Chain:
 
     def _anchor_below(self, tip: int) -> None:
         try:
-            found = self._get(tip - 1) if tip else None
+            last = self._get(tip - 1) if tip else None
         except CorruptLogError:
             return  # It is told of by whoever reads it.
-        if found is not None and self._anchor is None:
-            self._anchor_to(tip - 1, found.entry.write_id)
+        if last is not None and self._anchor is None:
+            self._anchor_to(tip - 1, last.entry.write_id)
 
     def _anchor_to(self, number: int, write_id: str) -> None:
         self._anchor = _Anchor(number, write_id)
@@ -192,11 +192,11 @@ class Chain:
                 return
         elif self.env.monotonic() < self._proven_until:
             return
-        found = self._get(anchor.number)
-        self._lost = found is None or found.entry.write_id != anchor.write_id
+        stored = self._get(anchor.number)
+        self._lost = stored is None or stored.entry.write_id != anchor.write_id
         if self._lost:
-            taken = found is not None or self._get(0) is not None
-            raise (FolderTakenError if taken else UnknownTopicError)(
+            is_taken = stored is not None or self._get(0) is not None
+            raise (FolderTakenError if is_taken else UnknownTopicError)(
                 f"The folder of topic {self.state.topic!r} was removed, or another one took its "
                 "place, since this program opened it; nothing was written.",
                 "Open the log again. A topic is purged, or its folder removed, only when nobody "
@@ -254,8 +254,8 @@ class Chain:
         with self._lock:
             width = 1
             while True:
-                found = self._fold_window(width)
-                if found < width:
+                folded = self._fold_window(width)
+                if folded < width:
                     return self.state
                 width = min(self.env.limits.window, 2 * width) if self._pool is not None else 1
 
@@ -265,8 +265,8 @@ class Chain:
         forks.check(self._made_in)
         with self._lock:
             # Two hits in a row may be chance; from the third on there is a backlog.
-            most = 1 if self._pool is None else self.env.limits.window
-            width = min(most, 2 ** max(0, self._hits - 2))
+            limit = 1 if self._pool is None else self.env.limits.window
+            width = min(limit, 2 ** max(0, self._hits - 2))
             full = self._fold_window(width) == width
             self._hits = self._hits + 1 if full else 0
             return self.state
@@ -503,8 +503,8 @@ class Chain:
 
     def place(self, number: int, write_id: str) -> Verdict | None:
         """The fold's word on an old entry; None if it is another's."""
-        found = self.entry_at(number)
-        return None if found is None or found[0].write_id != write_id else found[1]
+        landed = self.entry_at(number)
+        return None if landed is None or landed[0].write_id != write_id else landed[1]
 
     def entry_at(self, number: int) -> tuple[Entry, Verdict] | None:
         """An old entry and the fold's word on it, found by folding to it; None: there is none."""
@@ -520,5 +520,5 @@ class Chain:
 
     def state_before(self, number: int) -> TopicState:
         """A state at or before ``number``: a stored one where there is one."""
-        found = self.open_stored(number) if self.open_stored is not None else None
-        return EMPTY_STATE if found is None else found
+        stored = self.open_stored(number) if self.open_stored is not None else None
+        return EMPTY_STATE if stored is None else stored

@@ -239,16 +239,16 @@ class LocalStore:
 
     def above(self) -> Iterator[tuple[LocalStore, str]]:
         """The folders above the root, the nearest first, each with the part that leads here."""
-        at = os.path.realpath(self._root)
-        while os.path.dirname(at) != at:
-            at, part = os.path.split(at)
-            yield LocalStore(at), part
+        path = os.path.realpath(self._root)
+        while os.path.dirname(path) != path:
+            path, part = os.path.split(path)
+            yield LocalStore(path), part
 
     def settle(self, folder: str) -> None:
         with _Errors(self, "sync", check_folder(folder)):
-            found = self._folder(folder)
-            if found is not None:
-                os.fsync(found.fd)
+            opened = self._folder(folder)
+            if opened is not None:
+                os.fsync(opened.fd)
 
     def sync(self, name: str) -> None:
         """Make the bytes of a file durable, whoever wrote them."""
@@ -264,11 +264,11 @@ class LocalStore:
         """Remove temporaries that killed writers left in a folder; how many there were."""
         removed = 0
         with _Errors(self, "delete", check_folder(folder)):
-            found = self._folder(folder)
-            for last, status in entries(found) if found else ():
+            opened = self._folder(folder)
+            for last, status in entries(opened) if opened else ():
                 old = status.st_mtime_ns // 1_000_000 < before_ms
-                if last.startswith(TEMPORARY) and stat.S_ISREG(status.st_mode) and old and found:
-                    removed += remove(last, found)
+                if last.startswith(TEMPORARY) and stat.S_ISREG(status.st_mode) and old and opened:
+                    removed += remove(last, opened)
         return removed
 
     # -- reading
@@ -330,16 +330,16 @@ class LocalStore:
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         with _Errors(self, "list", check_folder(folder)):
-            found = self._folder(folder)
-            for last, status in entries(found) if found else ():
+            opened = self._folder(folder)
+            for last, status in entries(opened) if opened else ():
                 if stat.S_ISREG(status.st_mode) and not last.startswith(TEMPORARY):
                     modified = status.st_mtime_ns // 1_000_000
                     yield FileInfo(join(folder, last), status.st_size, modified)
 
     def folders(self, folder: str) -> Iterator[str]:
         with _Errors(self, "list", check_folder(folder)):
-            found = self._folder(folder)
-            for last, status in entries(found) if found else ():
+            opened = self._folder(folder)
+            for last, status in entries(opened) if opened else ():
                 if stat.S_ISDIR(status.st_mode):
                     yield last
 
@@ -401,25 +401,25 @@ class LocalStore:
         if create and self._mark is None:
             make_root(self._root)
         try:
-            at = Folder(os.open(self._root, FOLDER))
+            current = Folder(os.open(self._root, FOLDER))
         except FileNotFoundError:
             if create:
                 self._prove(None)
             return None
         if create:
-            self._prove(at)
-        done = ""
+            self._prove(current)
+        path = ""
         for part in folder.split("/") if folder else ():
-            done = join(done, part)
-            below = step(at, part, done, create)
+            path = join(path, part)
+            below = step(current, part, path, create)
             if below is None:
                 return None
-            at = below
-        at.durable = create
+            current = below
+        current.durable = create
         for old in list(self._known)[: max(0, len(self._known) - _KEPT_FOLDERS + 1)]:
             self._known.pop(old, None)
-        self._known[folder] = at
-        return at
+        self._known[folder] = current
+        return current
 
     def _prove(self, root: Folder | None) -> None:
         """That this folder is the root which is kept to. It stays open, so that nothing else can
@@ -430,8 +430,8 @@ class LocalStore:
         if root is not None and proven is not None and proven.identity == root.identity:
             return
         name, check = self._mark
-        found = None if root is None else read_mark(root, name)
-        check(found)
+        content = None if root is None else read_mark(root, name)
+        check(content)
         if root is None:
             raise StorageError(f"{self.url} is not there any more.", "Mount its disk again.")
         sync_above(self._root)

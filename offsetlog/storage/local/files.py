@@ -37,8 +37,8 @@ class Folder:
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
-        found = os.fstat(fd)
-        self.identity = (found.st_dev, found.st_ino)
+        status = os.fstat(fd)
+        self.identity = (status.st_dev, status.st_ino)
         self.durable = False
 
     def __del__(self) -> None:
@@ -117,13 +117,13 @@ def read_range(fd: int, start: int, end: int) -> bytes:
     first = os.pread(fd, min(_CHUNK, max(0, end - start)), start)
     if start + len(first) >= end or not first:
         return first
-    pieces, at = [first], start + len(first)
-    while at < end:
-        piece = os.pread(fd, min(_CHUNK, end - at), at)
+    pieces, position = [first], start + len(first)
+    while position < end:
+        piece = os.pread(fd, min(_CHUNK, end - position), position)
         if not piece:
             break
         pieces.append(piece)
-        at += len(piece)
+        position += len(piece)
     return b"".join(pieces)
 
 
@@ -134,21 +134,21 @@ def read_view(fd: int, start: int, end: int) -> memoryview:
 
     size = max(0, end - start)
     memory = memoryview(pa.allocate_buffer(size)).cast("B")
-    at = 0
-    while at < size:
-        count = os.preadv(fd, [memory[at : at + _CHUNK]], start + at)
+    position = 0
+    while position < size:
+        count = os.preadv(fd, [memory[position : position + _CHUNK]], start + position)
         if not count:
             break
-        at += count
-    return memory[:at]
+        position += count
+    return memory[:position]
 
 
 def entries(folder: Folder) -> Iterator[tuple[str, os.stat_result]]:
     # A description of its own: the position of a listing must not be shared.
     fd = os.open(".", FOLDER, dir_fd=folder.fd)
     try:
-        with os.scandir(fd) as found:
-            for entry in found:
+        with os.scandir(fd) as listing:
+            for entry in listing:
                 try:
                     yield entry.name, entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
@@ -167,10 +167,10 @@ def remove(last: str, folder: Folder) -> bool:
 
 def make_root(root: str) -> None:
     missing = []
-    at = root
-    while not os.path.isdir(at):
-        missing.append(at)
-        at = os.path.dirname(at)
+    above = root
+    while not os.path.isdir(above):
+        missing.append(above)
+        above = os.path.dirname(above)
     for folder in reversed(missing):
         try:
             os.mkdir(folder)
@@ -206,37 +206,37 @@ def read_mark(root: Folder, name: str) -> bytes | None:
         os.close(fd)
 
 
-def step(at: Folder, part: str, name: str, create: bool) -> Folder | None:
-    """The folder ``part`` in ``at``, open; made, and its name made durable, if so asked."""
+def step(parent: Folder, part: str, name: str, create: bool) -> Folder | None:
+    """The folder ``part`` in ``parent``, open; made, and its name made durable, if so asked."""
     try:
         if create:
             try:
-                os.mkdir(part, dir_fd=at.fd)
+                os.mkdir(part, dir_fd=parent.fd)
             except FileExistsError:
                 pass
             except OSError:
                 # On a read-only disk the folder may be there all the same.
-                if not _is_folder(at, part):
+                if not _is_folder(parent, part):
                     raise
-        below = Folder(os.open(part, FOLDER | NOFOLLOW, dir_fd=at.fd))
+        child = Folder(os.open(part, FOLDER | NOFOLLOW, dir_fd=parent.fd))
     except FileNotFoundError:
         return None
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
             raise
-        if stat.S_ISLNK(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode):
+        if stat.S_ISLNK(os.stat(part, dir_fd=parent.fd, follow_symlinks=False).st_mode):
             raise symlink_error(name) from None
         if create:
             raise
         return None
     if create:
-        os.fsync(at.fd)
-    return below
+        os.fsync(parent.fd)
+    return child
 
 
-def _is_folder(at: Folder, part: str) -> bool:
+def _is_folder(parent: Folder, part: str) -> bool:
     try:
-        return stat.S_ISDIR(os.stat(part, dir_fd=at.fd, follow_symlinks=False).st_mode)
+        return stat.S_ISDIR(os.stat(part, dir_fd=parent.fd, follow_symlinks=False).st_mode)
     except OSError:
         return False
 
