@@ -77,8 +77,8 @@ class Processes:
         self._open: dict[str, tuple[Any, Any]] = {}
 
     def run(self, name: str, part: Callable[[], Any]) -> Any:
-        kept = self._open.setdefault(name, (type(logs._open)(), type(logs._stay)()))
-        logs._open, logs._stay = kept
+        kept = self._open.setdefault(name, (type(logs._open)(), type(logs._root_ids)()))
+        logs._open, logs._root_ids = kept
         return part()
 
 
@@ -88,7 +88,7 @@ def test_requests_of_a_trigger_do_not_grow(
     options, counts = place
     processes = Processes()
     monkeypatch.setattr(logs, "_open", logs._open)
-    monkeypatch.setattr(logs, "_stay", logs._stay)
+    monkeypatch.setattr(logs, "_root_ids", logs._root_ids)
     sink = OffsetLogDataSource({**options, "topic": "t", "createtopicpartitions": "8"})
     given = {"subscribe": "t", "startingoffsets": "earliest", "minpartitions": "1"}
     source = OffsetLogDataSource({**options, **given, "pollintervalms": "0"})
@@ -133,7 +133,7 @@ def test_each_process_reads_the_root_once(
     options, counts = place
     monkeypatch.setattr(sink_task, "MESSAGE_BYTES", 0)
     monkeypatch.setattr(logs, "_open", logs._open)
-    monkeypatch.setattr(logs, "_stay", logs._stay)
+    monkeypatch.setattr(logs, "_root_ids", logs._root_ids)
     processes = Processes()
     made = processes.run(
         "planner", lambda: OffsetLogDataSource({**options, "topic": "t"}).writer(SCHEMA, False)

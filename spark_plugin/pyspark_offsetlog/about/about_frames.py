@@ -21,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 import offsetlog
 from offsetlog.errors import InvalidRequestError
 from offsetlog.storage.offsets.open import delta_address
-from offsetlog.storage.redact import safe_url
 from pyspark_offsetlog.about.tables import TABLES, read_table
 from pyspark_offsetlog.options.check import absolute
 from pyspark_offsetlog.options.spec import LogAddress
@@ -88,10 +87,10 @@ def _open(place: LogAddress) -> Any:
 def offsets_frame(
     spark: SparkSession, place: LogAddress, group: str | None, delta: bool | None
 ) -> DataFrame:
-    found = None if delta is False else _through_delta(spark, place, must=delta is True)
-    if found is None:
+    frame = None if delta is False else _through_delta(spark, place, must=delta is True)
+    if frame is None:
         return table_frame(spark, place, "offsets", group)
-    return found if group is None else found.where(found["group"] == group)
+    return frame if group is None else frame.where(frame["group"] == group)
 
 
 def _through_delta(spark: SparkSession, place: LogAddress, must: bool) -> DataFrame | None:
@@ -105,7 +104,7 @@ def _through_delta(spark: SparkSession, place: LogAddress, must: bool) -> DataFr
         why = "no group has committed anything yet" if where else "Delta has no way to this root"
         if must:
             raise InvalidRequestError(
-                f"The offsets table of {safe_url(place.root)} is not read through Delta: {why}.",
+                f"The offsets table of {place.url} is not read through Delta: {why}.",
                 "Leave delta out: then offsetlog's client reads it.",
             )
         return None
@@ -137,8 +136,8 @@ def _hadoop_path(address: str) -> str | None:
 
 def _first_line(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred")]
-    return (told or [type(error).__name__])[0][:200]
+    causes = [line.removeprefix(": ") for line in lines if not line.startswith("An error occurred")]
+    return (causes or [type(error).__name__])[0][:200]
 
 
 # --- views -------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ from pyspark_offsetlog.source import offsets
 __all__ = ["LagListener", "LagReport"]
 
 PYTHON_STREAM = "PythonMicroBatchStream"
-MOST_TROUBLE = 20
+MAX_WARNINGS = 20
 
 
 class _Source(NamedTuple):
@@ -95,7 +95,7 @@ class LagListener(StreamingQueryListener):
         self._busy = False
         self._stopped = False
         self._thread: threading.Thread | None = None
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     # --- its life --------------------------------------------------------------------------
 
@@ -210,10 +210,11 @@ class LagListener(StreamingQueryListener):
                 place = places.get(source.description)
                 if place is None:
                     continue
-            found = _behind(source, place)
-            if found is not None:
-                lines += found[1]
-                groups.update({found[0]: None} if found[0] else {})
+            lag = _lag_of(source, place)
+            if lag is not None:
+                group, source_lines = lag
+                lines += source_lines
+                groups.update({group: None} if group else {})
         if not lines:
             return
         report = LagReport(
@@ -227,10 +228,10 @@ class LagListener(StreamingQueryListener):
         """The logs that the query's sources read, by their descriptions; None: not known."""
         if run_id not in self._places:
             query = self._running.get(run_id)
-            found = _seen_places(query) if hasattr(query, "_jsq") else None
-            if found is None:
+            places = _places_in(query) if hasattr(query, "_jsq") else None
+            if places is None:
                 return None
-            self._places[run_id] = found
+            self._places[run_id] = places
         return self._places[run_id]
 
     def _trouble(self, error: Exception) -> None:
@@ -238,8 +239,8 @@ class LagListener(StreamingQueryListener):
         text = lines[0][:300] if lines else ""
         if not isinstance(error, OffsetLogError):
             text = f"{type(error).__name__}: {text}"
-        if text not in self._told and len(self._told) < MOST_TROUBLE:
-            self._told.add(text)
+        if text not in self._warned and len(self._warned) < MAX_WARNINGS:
+            self._warned.add(text)
             warn(f"The lag of a query was not reported: {text}")
 
     # --- showing ---------------------------------------------------------------------------
@@ -256,19 +257,20 @@ class LagListener(StreamingQueryListener):
         return "".join(report._repr_html_() for report in reports) or "No progress yet."
 
 
-def _behind(source: _Source, place: LogAddress | None) -> tuple[str | None, tuple[Lag, ...]] | None:
+def _lag_of(source: _Source, place: LogAddress | None) -> tuple[str | None, tuple[Lag, ...]] | None:
     """The group and the lag of one source; None when its offsets are not ours."""
     try:
-        told = offsets.parse(json.loads(source.end))
+        offset = offsets.parse(json.loads(source.end))
     except (ValueError, TypeError, OffsetLogError):
         return None
     if place is not None:
-        positions = {(topic, partition): at for (topic, partition), at in told.at.items()}
-        return told.group, lag_of(open_log(place), positions)
+        positions = {(topic, partition): at for (topic, partition), at in offset.at.items()}
+        return offset.group, lag_of(open_log(place), positions)
     ends: Mapping[TopicPartition, int] = {}
     if source.latest:
         ends = offsets.parse(json.loads(source.latest)).at
-    return told.group, tuple(_counted(tp, at, ends.get(tp)) for tp, at in sorted(told.at.items()))
+    lines = (_counted(tp, at, ends.get(tp)) for tp, at in sorted(offset.at.items()))
+    return offset.group, tuple(lines)
 
 
 def _counted(tp: TopicPartition, at: int, end: int | None) -> Lag:
@@ -277,7 +279,7 @@ def _counted(tp: TopicPartition, at: int, end: int | None) -> Lag:
     return Lag(tp.topic, tp.partition, at, None, end, records, None, None, 0, False, None, "")
 
 
-def _seen_places(query: Any) -> dict[str, LogAddress] | None:
+def _places_in(query: Any) -> dict[str, LogAddress] | None:
     try:
         execution = query._jsq.streamingQuery()
         leaves = execution.logicalPlan().collectLeaves()

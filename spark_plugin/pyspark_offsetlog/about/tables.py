@@ -26,7 +26,7 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError
 from offsetlog.format import facts_arrow as fact_rows
 from offsetlog.values import did_you_mean
 from pyspark_offsetlog.options.check import table_options
-from pyspark_offsetlog.runtime.open_logs import found, open_log
+from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 
@@ -98,10 +98,10 @@ def _lines(log: Log, group: str) -> Sequence[tuple[Any, ...]]:
 
 def topics_rows(log: Log, group: str | None) -> pa.Table:
     rows = [
-        (told.name, p.partition, p.beginning_offset, p.end_offset,
+        (topic.name, p.partition, p.beginning_offset, p.end_offset,
          p.end_offset - p.beginning_offset, p.bytes)
-        for told in log.topics().infos
-        for p in told.partitions
+        for topic in log.topics().infos
+        for p in topic.partitions
     ]  # fmt: skip
     return _table(rows, TOPICS)
 
@@ -146,14 +146,14 @@ class TableReader(PickledWithReason, DataSourceReader):
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = table_options(options)
         self._columns = [field.name for field in schema.fields]
-        known = from_arrow_schema(TABLES[self._options.table].schema)
+        columns = from_arrow_schema(TABLES[self._options.table].schema)
         for field in schema.fields:
-            if field.name not in known.names:
+            if field.name not in columns.names:
                 raise InvalidRequestError(
                     f"The table {self._options.table} has no column {field.name!r}.",
-                    did_you_mean(field.name, known.names),
+                    did_you_mean(field.name, columns.names),
                 )
-            kind = known[field.name].dataType
+            kind = columns[field.name].dataType
             if field.dataType.simpleString() != kind.simpleString():
                 raise InvalidRequestError(
                     f"The schema says that {field.name} is {field.dataType.simpleString()}; "
@@ -164,7 +164,7 @@ class TableReader(PickledWithReason, DataSourceReader):
     @one_line_errors
     def partitions(self) -> Sequence[InputPartition]:
         # A root that is not there is said here: it is one line for the user.
-        return [InputPartition(found(self._options.place).root_id)]
+        return [InputPartition(with_root_id(self._options.place).root_id)]
 
     @one_line_errors_iterator
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

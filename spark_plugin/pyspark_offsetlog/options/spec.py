@@ -106,8 +106,13 @@ class LogAddress(NamedTuple):
     root_id: str | None = None
     """Which root it is: set by who plans, for those who read and write as planned."""
 
+    @property
+    def url(self) -> str:
+        """The root without secrets."""
+        return safe_url(self.root)
+
     def __repr__(self) -> str:
-        return f"LogAddress({safe_url(self.root)!r})"
+        return f"LogAddress({self.url!r})"
 
 
 class SourceOptions(NamedTuple):

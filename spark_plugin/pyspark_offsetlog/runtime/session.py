@@ -94,11 +94,11 @@ def register_source(spark: SparkSession) -> None:
     from pyspark_offsetlog.datasource import OffsetLogDataSource
 
     if not _is_found(spark):
-        _settle_python(spark)
+        _set_python(spark)
         spark.dataSource.register(OffsetLogDataSource)
 
 
-def _settle_python(spark: SparkSession) -> None:
+def _set_python(spark: SparkSession) -> None:
     """Where Spark's Python, "python3" of the PATH, is not this one (a notebook or an IDE that
     runs a virtual environment's), it would not find what is registered. On this machine it can
     still be changed; what a user chose, or a cluster has, is said to be wrong."""
@@ -108,9 +108,9 @@ def _settle_python(spark: SparkSession) -> None:
     if context.pythonExec == NOBODYS and context.master.startswith("local"):
         context.pythonExec = context.getConf().get("spark.pyspark.python") or sys.executable
         return
-    told = ask(context.pythonExec)
-    if told is None or "error" in told:
-        why = "it is no Python that runs" if told is None else told["error"]
+    answer = ask(context.pythonExec)
+    if answer is None or "error" in answer:
+        why = "it is no Python that runs" if answer is None else answer["error"]
         raise InvalidRequestError(
             f"Spark's Python {context.pythonExec!r} has no offsetlog ({why}).",
             f"Set PYSPARK_PYTHON to one that has it, such as {sys.executable}, before the "

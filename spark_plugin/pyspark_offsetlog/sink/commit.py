@@ -15,6 +15,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
@@ -28,6 +29,8 @@ from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.runtime.user_errors import warn
 from pyspark_offsetlog.sink.task import TaskMessage
+
+logger = logging.getLogger(__name__)
 
 _AGAIN_STREAM = "Start the query again: it runs the batch again, and each record is there once."
 _AGAIN_TXN = "Write it again with the same txnAppId and txnVersion: each record is there once."
@@ -43,29 +46,29 @@ def commit_write(
     """Append what the tasks have staged. ``own`` is the sender of a batch write; tasks of a
     stream know theirs."""
     # A write without a single task brings a message that is None, and there is nothing in it.
-    told = [message for message in messages if isinstance(message, TaskMessage)]
+    staged = [message for message in messages if isinstance(message, TaskMessage)]
     by_topic: dict[str, list[TaskShare]] = {}
-    for message in told:
+    for message in staged:
         for share in message.shares:
             by_topic.setdefault(share.topic, []).append(share)
     if not by_topic:
         return
-    sender = own or _sender_of(told, batch_id)
-    log = _log_of(place, told)
-    done: list[str] = []
+    sender = own or _sender_of(staged, batch_id)
+    log = _log_of(place, staged)
+    written: list[str] = []
     for name in sorted(by_topic):
         try:
             _append(log, name, by_topic[name], sender)
         except OffsetLogError as error:
-            raise _told(error, own, done) from error
-        done.append(name)
+            raise _with_outcome(error, own, written) from error
+        written.append(name)
 
 
 def _log_of(place: LogAddress, messages: Sequence[TaskMessage]) -> Log:
     roots = {message.root_id for message in messages}
     if len(roots) > 1:
         raise InvalidRequestError(
-            f"The tasks of this write were planned with different logs at {place!r}.",
+            f"The tasks of this write were planned with different logs at {place.url}.",
             "Nothing was written. Write it again.",
         )
     log = open_log(place._replace(root_id=roots.pop()))
@@ -75,21 +78,21 @@ def _log_of(place: LogAddress, messages: Sequence[TaskMessage]) -> Log:
 
 
 def _warn_of_gap(
-    handle: OpenTopic, shares: Sequence[TaskShare], sender: Sender, receipt: Receipt
+    topic: OpenTopic, shares: Sequence[TaskShare], sender: Sender, receipt: Receipt
 ) -> None:
     """A number that counted before is an old driver or a batch that is run again, which is as
     it should be. But with other rows they would be missed without a word."""
-    there, given = sum(run.records for run in receipt.placed), records_in(shares)
+    landed, staged = sum(run.records for run in receipt.placed), records_in(shares)
     if not receipt.placed:
         why = "which holds a later one already"
         hint = "where a checkpoint was restored, or numbers began anew, use a new one, or txnAppId"
-    elif given != there:
-        why = f"which holds it with {there} records in place of these {given}"
+    elif staged != landed:
+        why = f"which holds it with {landed} records in place of these {staged}"
         hint = "a second write of a batch to one topic needs a txnAppId of its own"
     else:
         return
     batch = f"batch {sender.seq} of {sender.app}"
-    warn(f"{batch} is not written to topic {handle.name!r}, {why}: {hint}.")
+    warn(f"{batch} is not written to topic {topic.name!r}, {why}: {hint}.")
 
 
 def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
@@ -105,23 +108,26 @@ def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
 
 
 def _append(log: Log, name: str, shares: Sequence[TaskShare], sender: Sender) -> None:
-    handle = log.topic_handle(name)
+    topic = log.topic_handle(name)
     # A number that counted is found before anything is written for it.
-    handle.refresh()
-    receipt = append_shares(handle, shares, sender)
+    topic.refresh()
+    receipt = append_shares(topic, shares, sender)
     if receipt is not None and receipt.duplicate:
-        _warn_of_gap(handle, shares, sender, receipt)
+        logger.info("Write %d of %s is in topic %r already.", sender.seq, sender.app, name)
+        _warn_of_gap(topic, shares, sender, receipt)
 
 
-def _told(error: OffsetLogError, own: Sender | None, done: Sequence[str]) -> OffsetLogError:
-    """The error in the words of this write."""
+def _with_outcome(
+    error: OffsetLogError, own: Sender | None, written: Sequence[str]
+) -> OffsetLogError:
+    """The error, with what is known of this write."""
     message, hint = error.message, error.hint
-    if done:
-        message += f" Written before it: {', '.join(done)}."
-    if error.may_have_landed or done:
+    if written:
+        message += f" Written before it: {', '.join(written)}."
+    if error.may_have_landed or written:
         again = _AGAIN_BARE if own is not None and own.own else _AGAIN_TXN
         again = _AGAIN_STREAM if own is None else again
         # What is wrong with a topic is still to be put right before it can be written again.
         hint = again if error.may_have_landed else f"{hint} {again}".strip()
-    landed = error.may_have_landed or bool(done)
+    landed = error.may_have_landed or bool(written)
     return type(error)(message, hint, retryable=error.retryable, may_have_landed=landed)

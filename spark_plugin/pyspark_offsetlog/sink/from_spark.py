@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-MOST_BYTES = 64 * 1024 * 1024
+MAX_BYTES = 64 * 1024 * 1024
 """Larger batches are taken in pieces: offsets into a column's bytes have 32 bits."""
 JOINED_BYTES = 5 * 1024 * 1024
 JOINED_ROWS = 65_536
@@ -56,7 +56,7 @@ class SinkColumns(NamedTuple):
 # --- the schema ----------------------------------------------------------------------------
 
 
-def shape_of(schema: StructType, topic_option: bool) -> SinkColumns:
+def sink_columns(schema: StructType, topic_option: bool) -> SinkColumns:
     """Where the columns lie in rows of ``schema``, if the sink can take them."""
     names = schema.names
     places = {}
@@ -68,29 +68,29 @@ def shape_of(schema: StructType, topic_option: bool) -> SinkColumns:
             raise InvalidRequestError(
                 f"The rows have {names.count(name)} columns {name!r}.", "Leave one of them."
             )
-        at = names.index(name)
-        given = schema.fields[at].dataType
-        if not fits(given):
-            if fits is _is_bytes and given.typeName() in ("struct", "array", "map"):
+        place = names.index(name)
+        kind = schema.fields[place].dataType
+        if not fits(kind):
+            if fits is _is_bytes and kind.typeName() in ("struct", "array", "map"):
                 cast = f"A cast would lose its names: to_json({name}) AS {name}."
             raise InvalidRequestError(
-                f"Column {name!r} is {given.simpleString()}; it must be {allowed}.", cast
+                f"Column {name!r} is {kind.simpleString()}; it must be {allowed}.", cast
             )
-        places[name] = at
+        places[name] = place
     if places["value"] < 0:
-        raise InvalidRequestError("The rows have no column 'value'.", _instead("value", names))
+        raise InvalidRequestError("The rows have no column 'value'.", _rename_hint("value", names))
     if places["topic"] < 0 and not topic_option:
         raise InvalidRequestError(
             "There is no topic: neither the option topic nor a column 'topic'.",
-            _instead("topic", names, "Set .option('topic', 'orders')."),
+            _rename_hint("topic", names, "Set .option('topic', 'orders')."),
         )
     return SinkColumns(**places)
 
 
-def _instead(wanted: str, names: list[str], otherwise: str = "") -> str:
+def _rename_hint(column: str, names: list[str], otherwise: str = "") -> str:
     for name in names:
-        if name.lower() == wanted:
-            return f"Names count by case: rename {name!r} to {wanted!r}."
+        if name.lower() == column:
+            return f"Names count by case: rename {name!r} to {column!r}."
     if otherwise:
         return otherwise
     shown = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
@@ -100,12 +100,12 @@ def _instead(wanted: str, names: list[str], otherwise: str = "") -> str:
     )
 
 
-def _is_bytes(given: DataType) -> bool:
-    return isinstance(given, BinaryType | StringType | CharType | VarcharType)
+def _is_bytes(kind: DataType) -> bool:
+    return isinstance(kind, BinaryType | StringType | CharType | VarcharType)
 
 
-def _is_text(given: DataType) -> bool:
-    return isinstance(given, StringType | CharType | VarcharType)
+def _is_text(kind: DataType) -> bool:
+    return isinstance(kind, StringType | CharType | VarcharType)
 
 
 _COLUMNS: dict[str, tuple[str, Callable[[DataType], bool], str]] = {
@@ -113,18 +113,18 @@ _COLUMNS: dict[str, tuple[str, Callable[[DataType], bool], str]] = {
     "key": ("binary or string", _is_bytes, "Cast it: CAST(key AS STRING)."),
     "headers": (
         HEADER_TYPE.simpleString(),
-        lambda given: given.simpleString() == HEADER_TYPE.simpleString(),
+        lambda kind: kind.simpleString() == HEADER_TYPE.simpleString(),
         "Cast it, or leave it out.",
     ),
     "topic": ("string", _is_text, "Cast it: CAST(topic AS STRING)."),
     "partition": (
         "int",
-        lambda given: isinstance(given, IntegerType),
+        lambda kind: isinstance(kind, IntegerType),
         "Cast it: CAST(partition AS INT).",
     ),
     "timestamp": (
         "timestamp",
-        lambda given: isinstance(given, TimestampType),
+        lambda kind: isinstance(kind, TimestampType),
         "Cast it: CAST(timestamp AS TIMESTAMP).",
     ),
 }
@@ -163,17 +163,17 @@ def _joined(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     count = batch.num_rows
-    step = max(1, count * MOST_BYTES // max(batch.nbytes, MOST_BYTES))
+    step = max(1, count * MAX_BYTES // max(batch.nbytes, MAX_BYTES))
     for low in range(0, count, step):
         yield batch if step >= count else batch.slice(low, step)
 
 
-def by_topic(batch: pa.RecordBatch, shape: SinkColumns) -> Iterator[tuple[str, pa.RecordBatch]]:
+def by_topic(batch: pa.RecordBatch, columns: SinkColumns) -> Iterator[tuple[str, pa.RecordBatch]]:
     """The rows of each topic that the column names, in their order."""
     import numpy as np
     import pyarrow as pa
 
-    column = batch.column(shape.topic)
+    column = batch.column(columns.topic)
     if column.null_count:
         raise InvalidRequestError(
             f"{column.null_count} of {batch.num_rows} rows have a null in column 'topic'.",
@@ -194,27 +194,27 @@ def by_topic(batch: pa.RecordBatch, shape: SinkColumns) -> Iterator[tuple[str, p
 
 
 def as_rows(
-    batch: pa.RecordBatch, shape: SinkColumns, now_ms: int, append_time: bool
+    batch: pa.RecordBatch, columns: SinkColumns, now_ms: int, append_time: bool
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32] | None]:
     """A batch with the columns of ours, and the partitions that its rows name (-1: none)."""
     import pyarrow as pa
 
     from offsetlog.format import record_schema as rows
 
-    def column(at: int, take: Callable[[Any], Any], kind: Any) -> Any:
-        return pa.nulls(batch.num_rows, kind) if at < 0 else take(batch.column(at))
+    def column(place: int, take: Callable[[Any], Any], kind: Any) -> Any:
+        return pa.nulls(batch.num_rows, kind) if place < 0 else take(batch.column(place))
 
-    stamped = -1 if append_time else shape.timestamp
+    stamped = -1 if append_time else columns.timestamp
     out = pa.RecordBatch.from_arrays(
         [
-            column(shape.key, _bytes, pa.binary()),
-            column(shape.value, _bytes, pa.binary()),
-            column(shape.headers, _headers, rows.HEADERS),
+            column(columns.key, _bytes, pa.binary()),
+            column(columns.value, _bytes, pa.binary()),
+            column(columns.headers, _headers, rows.HEADERS),
             _times(None if stamped < 0 else batch.column(stamped), batch.num_rows, now_ms),
         ],
         schema=rows.ROWS,
     )
-    return out, _named(batch, shape)
+    return out, _named_partitions(batch, columns)
 
 
 def _bytes(column: pa.Array) -> pa.Array:
@@ -262,10 +262,10 @@ def _times(column: pa.Array | None, count: int, now_ms: int) -> pa.Array:
     return pa.array(times).view(rows.TIMESTAMP)
 
 
-def _named(batch: pa.RecordBatch, shape: SinkColumns) -> npt.NDArray[np.int32] | None:
-    if shape.partition < 0:
+def _named_partitions(batch: pa.RecordBatch, columns: SinkColumns) -> npt.NDArray[np.int32] | None:
+    if columns.partition < 0:
         return None
-    column = batch.column(shape.partition)
+    column = batch.column(columns.partition)
     if column.null_count == batch.num_rows:
         return None
     import pyarrow.compute as pc

@@ -20,8 +20,8 @@ from offsetlog.engine.append.distributed_append import TopicAtPlanning, facts_of
 from offsetlog.engine.append.writer import Sender
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
 from pyspark_offsetlog.options.spec import LogAddress, SinkOptions
-from pyspark_offsetlog.runtime.open_logs import found, open_log
-from pyspark_offsetlog.sink.from_spark import SinkColumns, shape_of
+from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
+from pyspark_offsetlog.sink.from_spark import SinkColumns, sink_columns
 
 CREATE = "Create it, or set the option createTopicPartitions to the partitions that it shall have."
 
@@ -29,7 +29,7 @@ CREATE = "Create it, or set the option createTopicPartitions to the partitions t
 class WritePlan(NamedTuple):
     place: LogAddress
     """With the id of the root."""
-    shape: SinkColumns
+    columns: SinkColumns
     create_partitions: int | None
     topic: TopicAtPlanning | None
     """Set by the option; None: each row names its topic."""
@@ -46,7 +46,7 @@ def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> WriteP
             "each micro-batch.",
             "Leave them out; they are for df.write, for example in foreachBatch.",
         )
-    shape = shape_of(schema, options.topic is not None)
+    columns = sink_columns(schema, options.topic is not None)
     place = _root_of(options)
     log = open_log(place)
     facts = None
@@ -57,32 +57,32 @@ def plan_of(options: SinkOptions, schema: StructType, streaming: bool) -> WriteP
         sender = Sender(options.txn[0], options.txn[1], False, True)
         spread = options.txn[1]
     elif not streaming:
-        # Nobody can ask for this write again, so its id need not be remembered for ever.
+        # Nobody can ask for this write again, so its id need not be remembered forever.
         app = log.env.new_id()
         sender, spread = Sender(app, 0, True, True), int(app[:8], 16)
-    return WritePlan(place, shape, options.create_partitions, facts, sender, spread)
+    return WritePlan(place, columns, options.create_partitions, facts, sender, spread)
 
 
 def _root_of(options: SinkOptions) -> LogAddress:
     """The place with its root's id. That there is no log is said before any row is read."""
     try:
-        return found(options.place)
+        return with_root_id(options.place)
     except InvalidRequestError:
         if options.create_partitions is None:
             raise
     open_log(options.place).root.create()
-    return found(options.place)
+    return with_root_id(options.place)
 
 
 def look_up(log: Log, name: str, create_partitions: int | None) -> TopicAtPlanning:
     """What the topic is now; it is created if it is not there and that is wanted."""
-    handle = log.topic_handle(name)
+    topic = log.topic_handle(name)
     try:
-        return facts_of(handle)
+        return facts_of(topic)
     except UnknownTopicError as error:
         if create_partitions is None:
             raise UnknownTopicError(error.message, f"{error.hint} {CREATE}".strip()) from None
     # Somebody else may be as quick. If theirs is a name like this one, that is said below.
     with contextlib.suppress(TopicExistsError):
         log.create_topic(name, create_partitions)
-    return facts_of(handle)
+    return facts_of(topic)

@@ -90,18 +90,17 @@ class _Stages:
         self.weight = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        shape = self._plan.shape
         if self._plan.topic is not None:
             self._add(self._plan.topic.name, batch)
         else:
-            for name, some in by_topic(batch, shape):
+            for name, some in by_topic(batch, self._plan.columns):
                 self._add(name, some)
 
     def _add(self, name: str, batch: pa.RecordBatch) -> None:
         stage = self._stages.get(name) or self._stage(name)
         now = self._log.env.now_ms()
         before = stage.weight
-        stage.add(*as_rows(batch, self._plan.shape, now, self._append_time[name]))
+        stage.add(*as_rows(batch, self._plan.columns, now, self._append_time[name]))
         self.weight += stage.weight - before
 
     def _stage(self, name: str) -> TaskStage:

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.options.spec import SourceOptions
-from pyspark_offsetlog.runtime.open_logs import found, open_log
+from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 from pyspark_offsetlog.schema import chosen_columns
@@ -62,7 +62,7 @@ class OffsetLogReader(PickledWithReason, DataSourceReader):
     @one_line_errors
     def partitions(self) -> Sequence[InputPartition]:
         options = self._options
-        place = found(options.place)
+        place = with_root_id(options.place)
         log = open_log(place)
         topics = SubscribedTopics(log, options.subscription)
         look = topics.look()

@@ -56,66 +56,70 @@ class Narrowed(NamedTuple):
 
 
 def narrow(filters: list[Filter]) -> Narrowed:
-    told = Narrowed()
-    for one in filters:
-        told = _with(told, one)
-    return told
+    narrowed = Narrowed()
+    for each in filters:
+        narrowed = _with(narrowed, each)
+    return narrowed
 
 
-def _with(told: Narrowed, one: Filter) -> Narrowed:
-    column = getattr(one, "attribute", ())
+def _with(narrowed: Narrowed, pushed: Filter) -> Narrowed:
+    column = getattr(pushed, "attribute", ())
     if len(column) != 1:
-        return told
-    values = _values(one)
+        return narrowed
+    values = _values(pushed)
     if column == ("topic",) and values is not None:
         names = frozenset(v for v in values if isinstance(v, str))
-        return told._replace(topics=names if told.topics is None else told.topics & names)
+        return narrowed._replace(
+            topics=names if narrowed.topics is None else narrowed.topics & names
+        )
     if column == ("partition",) and values is not None:
         numbers = frozenset(v for v in values if isinstance(v, int))
-        known = told.partitions
-        return told._replace(partitions=numbers if known is None else known & numbers)
+        before = narrowed.partitions
+        return narrowed._replace(partitions=numbers if before is None else before & numbers)
     if column == ("offset",):
-        low, high = _bounds(one, values)
-        return told._replace(low=max(told.low, low), high=min(told.high, high))
+        low, high = _bounds(pushed, values)
+        return narrowed._replace(low=max(narrowed.low, low), high=min(narrowed.high, high))
     if column == ("timestamp",):
-        since = _since(one, values)
+        since = _since(pushed, values)
         if since is not None:
-            return told._replace(since=since if told.since is None else max(since, told.since))
-    return told
+            return narrowed._replace(
+                since=since if narrowed.since is None else max(since, narrowed.since)
+            )
+    return narrowed
 
 
-def _values(one: Filter) -> tuple[Any, ...] | None:
+def _values(pushed: Filter) -> tuple[Any, ...] | None:
     """The only values that a column may have, if the filter says that."""
-    if isinstance(one, (EqualTo, EqualNullSafe)):
-        return (one.value,)
-    if isinstance(one, In):
-        return tuple(one.value)
+    if isinstance(pushed, (EqualTo, EqualNullSafe)):
+        return (pushed.value,)
+    if isinstance(pushed, In):
+        return tuple(pushed.value)
     return None
 
 
-def _bounds(one: Filter, values: tuple[Any, ...] | None) -> tuple[int, int]:
+def _bounds(pushed: Filter, values: tuple[Any, ...] | None) -> tuple[int, int]:
     if values is not None:
         numbers = [v for v in values if isinstance(v, int)]
         return (min(numbers), max(numbers) + 1) if numbers else (0, 0)
-    value = getattr(one, "value", None)
+    value = getattr(pushed, "value", None)
     if isinstance(value, int):
-        if isinstance(one, GreaterThan):
+        if isinstance(pushed, GreaterThan):
             return value + 1, MAX_OFFSET
-        if isinstance(one, GreaterThanOrEqual):
+        if isinstance(pushed, GreaterThanOrEqual):
             return value, MAX_OFFSET
-        if isinstance(one, LessThan):
+        if isinstance(pushed, LessThan):
             return 0, value
-        if isinstance(one, LessThanOrEqual):
+        if isinstance(pushed, LessThanOrEqual):
             return 0, value + 1
     return 0, MAX_OFFSET
 
 
-def _since(one: Filter, values: tuple[Any, ...] | None) -> int | None:
+def _since(pushed: Filter, values: tuple[Any, ...] | None) -> int | None:
     times: tuple[Any, ...] = ()
     if values is not None:
         times = values
-    elif isinstance(one, (GreaterThan, GreaterThanOrEqual)):
-        times = (one.value,)
+    elif isinstance(pushed, (GreaterThan, GreaterThanOrEqual)):
+        times = (pushed.value,)
     if not times or not all(isinstance(time, dt.datetime) for time in times):
         return None
     return min(_millis(time) for time in times)

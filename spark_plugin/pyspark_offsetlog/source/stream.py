@@ -32,7 +32,7 @@ from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about import tables
 from pyspark_offsetlog.options.check import source_options
 from pyspark_offsetlog.options.spec import SourceOptions
-from pyspark_offsetlog.runtime.open_logs import found, open_log
+from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 from pyspark_offsetlog.source.micro_batches import QueryRun
@@ -88,7 +88,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
                 )
             options = source_options(self._options, True)
             self._columns()
-            options = options._replace(place=found(options.place))
+            options = options._replace(place=with_root_id(options.place))
             self._live = QueryRun(open_log(options.place), options)
             _leave_when_terminated()
         return self._live

@@ -230,7 +230,7 @@ def test_few_rows_travel_in_the_message_and_many_in_segments(log, task, monkeypa
     late = task(made, ["x" * 1000] * 100, task=200)
     assert late.shares[0].parts and not late.shares[0].rows
     monkeypatch.setattr(sink_task, "BUFFER_BYTES", 50_000)
-    monkeypatch.setattr("pyspark_offsetlog.sink.from_spark.MOST_BYTES", 25_000)
+    monkeypatch.setattr("pyspark_offsetlog.sink.from_spark.MAX_BYTES", 25_000)
     both = task(made, [f"{i:05}" * 200 for i in range(230)], partition=2)
     assert len(both.shares[0].parts) == 3 and both.shares[0].rows
     made.commit([both], 0)

@@ -26,7 +26,13 @@ from offsetlog.errors import InvalidRequestError
 from offsetlog.format import record_schema as rows
 from pyspark_offsetlog.schema import HEADER_TYPE
 from pyspark_offsetlog.sink import from_spark as sink_rows
-from pyspark_offsetlog.sink.from_spark import SinkColumns, as_rows, by_topic, in_pieces, shape_of
+from pyspark_offsetlog.sink.from_spark import (
+    SinkColumns,
+    as_rows,
+    by_topic,
+    in_pieces,
+    sink_columns,
+)
 from pyspark_offsetlog.sink.task import message_limit
 
 TEXT = StringType()
@@ -53,7 +59,7 @@ def rows_of(kind: pa.DataType | None = None, append_time: bool = False, **column
 
 
 def test_all_columns_in_any_order_with_others_between_them():
-    found = shape_of(
+    found = sink_columns(
         schema(
             extra=LongType(),
             timestamp=TimestampType(),
@@ -70,7 +76,7 @@ def test_all_columns_in_any_order_with_others_between_them():
 
 
 def test_the_option_wins_over_the_column_whatever_that_holds():
-    assert shape_of(schema(value=TEXT, topic=LongType()), topic_option=True).topic == -1
+    assert sink_columns(schema(value=TEXT, topic=LongType()), topic_option=True).topic == -1
 
 
 @pytest.mark.parametrize(
@@ -100,7 +106,7 @@ def test_the_option_wins_over_the_column_whatever_that_holds():
 def test_a_column_of_another_type(column, kind, told):
     columns = {"value": TEXT, "topic": TEXT, column: kind}
     with pytest.raises(InvalidRequestError) as error:
-        shape_of(schema(**columns), topic_option=False)
+        sink_columns(schema(**columns), topic_option=False)
     assert error.value.message == told
     assert "Cast it" in error.value.hint
 
@@ -108,22 +114,22 @@ def test_a_column_of_another_type(column, kind, told):
 def test_what_has_parts_is_not_to_be_cast():
     for kind in (StructType().add("a", LongType()), MapType(TEXT, TEXT), ArrayType(TEXT)):
         with pytest.raises(InvalidRequestError) as error:
-            shape_of(schema(value=kind), topic_option=True)
+            sink_columns(schema(value=kind), topic_option=True)
         assert error.value.hint == "A cast would lose its names: to_json(value) AS value."
 
 
 def test_columns_that_are_not_there():
     with pytest.raises(InvalidRequestError, match="no column 'value'.*They have: key, other"):
-        shape_of(schema(key=TEXT, other=TEXT), topic_option=True)
+        sink_columns(schema(key=TEXT, other=TEXT), topic_option=True)
     with pytest.raises(InvalidRequestError, match="by case: rename 'VALUE' to 'value'"):
-        shape_of(schema(VALUE=TEXT), topic_option=True)
+        sink_columns(schema(VALUE=TEXT), topic_option=True)
     with pytest.raises(InvalidRequestError, match="neither the option topic nor a column 'topic'"):
-        shape_of(schema(value=TEXT), topic_option=False)
+        sink_columns(schema(value=TEXT), topic_option=False)
     with pytest.raises(InvalidRequestError, match="by case: rename 'Topic' to 'topic'"):
-        shape_of(schema(value=TEXT, Topic=TEXT), topic_option=False)
+        sink_columns(schema(value=TEXT, Topic=TEXT), topic_option=False)
     twice = StructType([StructField("value", TEXT), StructField("value", TEXT)])
     with pytest.raises(InvalidRequestError, match="2 columns 'value'"):
-        shape_of(twice, topic_option=True)
+        sink_columns(twice, topic_option=True)
 
 
 # --- the rows ------------------------------------------------------------------------------
@@ -257,7 +263,7 @@ def test_a_topic_that_is_null():
 
 
 def test_huge_batches_are_taken_in_pieces(monkeypatch):
-    monkeypatch.setattr(sink_rows, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(sink_rows, "MAX_BYTES", 1_000)
     values = [b"%03d" % i * 30 for i in range(100)]
     whole = pa.RecordBatch.from_arrays([pa.array(values, pa.large_binary())], names=["value"])
     pieces = list(in_pieces(iter([whole.slice(0, 0), whole, whole.slice(0, 3)])))
@@ -269,7 +275,7 @@ def test_huge_batches_are_taken_in_pieces(monkeypatch):
 def test_small_batches_are_joined_and_large_ones_are_not(monkeypatch):
     monkeypatch.setattr(sink_rows, "JOINED_BYTES", 3_000)
     monkeypatch.setattr(sink_rows, "JOINED_ROWS", 40)
-    monkeypatch.setattr(sink_rows, "MOST_BYTES", 5_000)
+    monkeypatch.setattr(sink_rows, "MAX_BYTES", 5_000)
     sizes = [(10, 100), (10, 100), (1, 4_000), (3, 10), (60, 10), (7, 500), (2, 9_000), (5, 10)]
     values = [[b"%02d" % n * (size // 2)] * n for n, size in sizes]
     batches = [pa.RecordBatch.from_arrays([pa.array(v)], names=["value"]) for v in values]

@@ -14,7 +14,7 @@ from pyspark_offsetlog.runtime import open_logs as logs
 def another_process() -> None:
     """What comes now remembers nothing, as a new worker or a driver that was started again."""
     logs._open.clear()
-    logs._stay.clear()
+    logs._root_ids.clear()
 
 
 def tree(folder: Path) -> set[str]:
