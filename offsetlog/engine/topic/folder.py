@@ -162,6 +162,12 @@ def check_free(store: Store, folder: str) -> None:
             f"{where} holds what is no part of a topic: {text}.",
             "A topic has its folder for itself: choose another name, or move that away.",
         )
+    check_no_rest(store, folder)
+
+
+def check_no_rest(store: Store, folder: str) -> None:
+    """Raise if a folder holds later entries of a chain whose first one is gone."""
+    where = f"{store.url}/{folder}"
     first = names.EntryName(folder, 0)
     later = ""
     for bucket in store.folders(names.log_folder(folder)):

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
 from offsetlog.engine.append.writer import DELIVERY_SECONDS
 from offsetlog.engine.env import Env
+from offsetlog.engine.topic.folder import check_no_rest
 from offsetlog.engine.topic.open_topic import OpenTopic, unknown_topic
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
 from offsetlog.format import names
@@ -115,6 +116,7 @@ class OpenTopics:
         topic = topic or self._open(folder)
         state = topic.refresh()
         if not state.tip:
+            check_no_rest(self._store, folder)
             return None
         if topic.name != state.topic and is_new:
             topic.name = state.topic

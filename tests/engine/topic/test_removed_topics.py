@@ -335,3 +335,18 @@ def test_a_folder_without_a_topic_is_not_proposed_in_its_own_place(tmp_path):
         with pytest.raises(UnknownTopicError) as no:
             log.topic("b")
         assert "Did you mean" not in str(no.value)
+
+
+def test_a_topic_whose_first_entries_are_gone_is_warned_of(tmp_path):
+    root = tmp_path / "log"
+    with offsetlog.open(str(root)) as log:
+        for name in ("t", "u"):
+            log.create_topic(name)
+        with log.producer() as producer:
+            for _ in range(SENT):
+                producer.send("t", b"x").result()
+    for path in sorted((root / "t" / "_log").rglob("*.parquet"))[:2]:
+        path.unlink()
+    warned = pytest.warns(OffsetLogWarning, match="topic in .*/t can't be read.*no entry 0")
+    with offsetlog.open(str(root)) as log, warned:
+        assert log.topics() == ["u"]
