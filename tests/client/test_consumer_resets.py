@@ -8,7 +8,12 @@ import warnings
 import pytest
 
 import offsetlog
-from offsetlog import InvalidRequestError, UnknownTopicError
+from offsetlog import (
+    InvalidRequestError,
+    OffsetLogWarning,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
 from tests.client.consumers import drain, fill, quiet
 
 
@@ -25,6 +30,30 @@ def test_a_running_consumer_follows_a_reset_only_where_it_was_reset(log):
         consumer.commit()
         assert consumer.committed(("orders", 2)) == {("orders", 2): 2}, "it was reset since"
         assert consumer.committed(("orders", 1)) == {("orders", 1): 10}
+
+
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 6), ("latest", 10), ("none", None)])
+@pytest.mark.parametrize("member", [False, True], ids=["by hand", "member"])
+def test_a_reset_to_records_that_went_since_follows_the_policy(log, member, policy, first):
+    fill(log, partitions=1, records=10)
+    with log.consumer("billing", auto_offset_reset=policy, enable_auto_commit=False) as consumer:
+        log.group("billing").reset("orders", to=10, dry_run=False)
+        if member:
+            consumer.subscribe(["orders"])
+        else:
+            consumer.assign([("orders", 0)])
+        assert consumer.poll() == []
+        log.group("billing").reset("orders", to=3, dry_run=False)
+        log.topic("orders").delete_records({0: 6})
+        if first is None:
+            for _ in range(2):
+                with pytest.raises(OffsetOutOfRangeError, match="Position 3 of orders-0"):
+                    drain(consumer, 1.0)
+            consumer.seek(("orders", 0), 8)
+            assert [r.offset for r in drain(consumer)] == [8, 9]
+        else:
+            with pytest.warns(OffsetLogWarning, match=f"was reset to 3 of orders-0.*from {first}"):
+                assert [r.offset for r in drain(consumer, 0.1)] == [*range(first, 10)]
 
 
 @pytest.mark.parametrize("since", ["deleted", "committed"])
