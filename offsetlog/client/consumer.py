@@ -154,9 +154,11 @@ class Consumer:
         self._cursor.keep([])
 
     def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
         return set(self._cursor.positions)
 
     def subscription(self) -> set[str]:
+        """The topics that are subscribed to."""
         return set(self._subscribed)
 
     @property
@@ -171,9 +173,11 @@ class Consumer:
         self._cursor.paused |= {self._assigned(p) for p in partitions}
 
     def resume(self, *partitions: tuple[str, int]) -> None:
+        """Return records of these partitions again."""
         self._cursor.paused -= {self._assigned(p) for p in partitions}
 
     def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
         return set(self._cursor.paused)
 
     def seek(self, partition: tuple[str, int], offset: int) -> None:
@@ -192,10 +196,12 @@ class Consumer:
         self._cursor.move(tp, offset)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Let the next poll begin at the log start of these partitions, or of all."""
         for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
             self._cursor.move(tp, state.start(tp.partition))
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Let the next poll begin at the end of these partitions, or of all."""
         for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
             self._cursor.move(tp, state.end(tp.partition))
 
@@ -210,10 +216,12 @@ class Consumer:
         return self._cursor.position(self._assigned(partition))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """The first offset of these partitions."""
         states = self._fresh_states(map(as_partition, partitions))
         return {tp: state.start(tp.partition) for tp, state in states.items()}
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+        """The next offset of these partitions."""
         states = self._fresh_states(map(as_partition, partitions))
         return {tp: state.end(tp.partition) for tp, state in states.items()}
 

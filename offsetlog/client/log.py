@@ -140,6 +140,7 @@ class Log:
         return TopicList(sorted(infos, key=lambda topic: topic.name))
 
     def topic(self, name: str) -> Topic:
+        """One topic, which must exist."""
         topic = self.topic_handle(name)
         topic.state()
         return Topic(topic)
@@ -164,6 +165,8 @@ class Log:
         app_id: str | None = None,
         sequence: int | None = None,
     ) -> Producer:
+        """A producer. With ``app_id`` and ``sequence`` what it sends to a topic is one batch that is
+        never written twice. ``linger_ms`` and ``batch_bytes`` say how long batches gather."""
         self.check_open()
         return Producer(
             self, linger_ms=linger_ms, batch_bytes=batch_bytes, app_id=app_id, sequence=sequence
@@ -188,6 +191,8 @@ class Log:
         max_poll_records: int = 500,
         poll_interval_ms: float | None = None,
     ) -> Consumer:
+        """A consumer, subscribed to ``topics`` if they are named. With ``group`` it shares their
+        partitions with the other members and commits; without one it never commits."""
         self.check_open()
         return Consumer(
             self,

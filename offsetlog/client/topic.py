@@ -72,10 +72,12 @@ class Topic:
 
     @property
     def name(self) -> str:
+        """The name of the topic."""
         return self._topic.name
 
     @property
     def partitions(self) -> int:
+        """The number of partitions."""
         return self._topic.state().partitions
 
     def beginning_offsets(self) -> dict[int, int]:
@@ -94,6 +96,7 @@ class Topic:
         return {p: self._topic.offset_for_time(p, time) for p, time in times.items()}
 
     def describe(self) -> TopicInfo:
+        """Partitions, offsets, sizes and settings."""
         return describe(self._topic.state())
 
     def alter(
