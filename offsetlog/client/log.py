@@ -165,8 +165,8 @@ class Log:
         app_id: str | None = None,
         sequence: int | None = None,
     ) -> Producer:
-        """A producer. With ``app_id`` and ``sequence`` what it sends to a topic is one batch that is
-        never written twice. ``linger_ms`` and ``batch_bytes`` say how long batches gather."""
+        """A producer. With ``app_id`` and ``sequence`` what it sends to a topic is one batch that
+        is never written twice. ``linger_ms`` and ``batch_bytes`` say how long batches gather."""
         self.check_open()
         return Producer(
             self, linger_ms=linger_ms, batch_bytes=batch_bytes, app_id=app_id, sequence=sequence
