@@ -67,11 +67,11 @@ class Author:
     def __init__(
         self, url: str, seed: int = 7, stored: bool = True, least: int = 1, **options: Any
     ) -> None:
+        from bench.counting_store import CountingStore
         from offsetlog.engine.env import REAL
         from offsetlog.engine.topic.chain import Chain
         from offsetlog.engine.topic.stored_state import StoredState
         from offsetlog.format.names import topic_folder
-        from offsetlog.storage.counting import CountingStore
         from offsetlog.storage.open import open_store
 
         self._store = CountingStore(open_store(url, **options))

@@ -64,14 +64,12 @@ class Root:
         if self._keeps:
             return
         self._id, self._keeps, self._seen = root_id, True, None
-        keep_to = getattr(self._store, "keep_to", None)
-        if keep_to is not None:
-            keep_to(names.ROOT_FILE, self._check)
+        self._store.keep_to(names.ROOT_FILE, self._check)
 
     @property
     def is_fixed(self) -> bool:
         """Whether the address means the same place for as long as the process lives."""
-        return bool(getattr(self._store, "stays", False))
+        return self._store.stays
 
     def check(self) -> None:
         """Raise unless this root is in sight. What an address on the network means does not change
@@ -139,10 +137,7 @@ class Root:
 
 def _check_surroundings(store: Store) -> None:
     """Refuse to create a root inside another root's topic. Only the folders above are asked."""
-    above = getattr(store, "above", None)
-    if above is None:
-        return
-    for higher, part in above():
+    for higher, part in store.above():
         try:
             if higher.get(names.ROOT_FILE, 0, 1) is None:
                 continue

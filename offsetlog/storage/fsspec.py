@@ -32,17 +32,28 @@ from offsetlog.storage.paths import (
     temporary_name,
 )
 from offsetlog.storage.redact import Redactor, safe_url
-from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Unknown
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
 T = TypeVar("T")
 
+DELTA_SCHEMES = {
+    "s3": "s3",
+    "s3a": "s3",
+    "gs": "gs",
+    "gcs": "gs",
+    "abfs": "az",
+    "abfss": "az",
+    "az": "az",
+    "adl": "az",
+}
+"""Filesystems that readers of Delta reach, in their words."""
 WHAT_WORKS = (
     "Filesystems that decide it: a local path, memory://, s3://, gs://, abfs:// (az://), "
     "sftp:// and smb://."
 )
 
 
-class FsspecStore:
+class FsspecStore(Store):
     """A root on an fsspec filesystem: the object, the paths and the errors."""
 
     is_local = False
@@ -127,14 +138,7 @@ class FsspecStore:
         """A server that has answered has stored it."""
         check_folder(folder)
 
-    def sweep(self, folder: str, before_ms: int) -> int:
-        """Remove temporaries that killed writers left in a folder; how many there were."""
-        check_folder(folder)
-        return 0
-
     def above(self) -> Iterator[tuple[FsspecStore, str]]:
-        """The folders above the root, the nearest first, each with the part that leads here.
-        They use this store's connection, and need not be closed."""
         at = self._root
         while "/" in at.strip("/"):
             at, _, part = at.rpartition("/")
@@ -149,6 +153,13 @@ class FsspecStore:
         other.url = self.url.rsplit("/", depth)[0]
         return other
 
+    def delta_address(self, folder: str) -> str | None:
+        scheme = DELTA_SCHEMES.get(self._protocol)
+        return None if scheme is None else f"{scheme}://{self._path(folder)}".rstrip("/")
+
+    def options_for(self, url: str) -> Mapping[str, Any]:
+        return dict(self._options) if url.partition("://")[0] == self._protocol else {}
+
     def close(self) -> None:
         self._made = None
 
@@ -160,7 +171,7 @@ class _Raise:
 _RAISE: Any = _Raise()
 
 
-class FsspecOffer:
+class FsspecOffer(Offer):
     """Bytes that are sent whole at each try."""
 
     def __init__(self, store: FsspecStore, data: bytes, beside: str) -> None:
@@ -260,6 +271,7 @@ class ReadOnlyStore(FsspecStore):
 class LookThenWriteStore(ReadOnlyStore):
     """For a root with one writer: a second one would make both lose records unseen."""
 
+    leaves_temporaries = True
     _renaming: _Renaming | None = None
 
     def offer(self, data: bytes, beside: str) -> Offer:
@@ -279,8 +291,6 @@ class LookThenWriteStore(ReadOnlyStore):
 
     @property
     def replaces_at_once(self) -> bool:
-        """Whether readers of a file that is overwritten see the old bytes or the new ones, also
-        when the writer is killed."""
         return bool(self._do("write", "", lambda: self._tried("").replaces, _RAISE))
 
     def _write(self, name: str, data: bytes, is_new: bool) -> None:
@@ -332,7 +342,6 @@ class LookThenWriteStore(ReadOnlyStore):
             return  # It is not there, or the next sweep finds it.
 
     def sweep(self, folder: str, before_ms: int) -> int:
-        """Remove temporaries that a killed writer left in a folder; how many there were."""
         removed = 0
         for last, found in list(self._listing(folder)):
             if last.startswith(TEMPORARY) and 0 < _modified_ms(found) < before_ms:
@@ -346,7 +355,6 @@ class LookThenWriteStore(ReadOnlyStore):
             self._do("delete", name, lambda path=path: self.fs.rm_file(path), None)  # type: ignore[misc]
 
     def remove_folder(self, folder: str) -> bool:
-        """Remove a folder if it is empty; whether it is gone."""
         path = self._path(check_name(folder))
         # Looked at first: some filesystems remove a folder with all that is in it.
         if any(True for _ in self._listing(folder)):

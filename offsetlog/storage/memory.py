@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from offsetlog.storage.paths import check_folder, check_range, join, split
-from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store
 
 
 class _File(NamedTuple):
@@ -38,7 +38,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_FILES.renew_lock)
 
 
-class _MemoryOffer:
+class _MemoryOffer(Offer):
     def __init__(self, store: MemoryStore, data: bytes) -> None:
         self._store = store
         self._data = data
@@ -50,8 +50,9 @@ class _MemoryOffer:
         self._data = b""
 
 
-class MemoryStore:
+class MemoryStore(Store):
     is_local = True
+    has_stamps = True
 
     def __init__(self, root: str) -> None:
         self._root = root.strip("/")
@@ -92,7 +93,6 @@ class MemoryStore:
         return None if found is None else FileInfo(name, len(found.data), found.modified_ms)
 
     def stamp(self, name: str) -> object:
-        """What changes when a file is replaced; None when there is none."""
         folder, last = split(name)
         return _FILES.folders.get(self._at(folder), {}).get(last)
 
@@ -135,7 +135,6 @@ class MemoryStore:
             )
 
     def above(self) -> Iterator[tuple[MemoryStore, str]]:
-        """The folders above the root, the nearest first, each with the part that leads here."""
         at = self._root
         while at:
             at, _, part = at.rpartition("/")
@@ -143,11 +142,6 @@ class MemoryStore:
 
     def settle(self, folder: str) -> None:
         check_folder(folder)
-
-    def sweep(self, folder: str, before_ms: int) -> int:
-        """Nothing is ever left behind here."""
-        check_folder(folder)
-        return 0
 
     def close(self) -> None:
         """The files stay: other stores of this process may use them."""

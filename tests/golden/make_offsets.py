@@ -14,7 +14,6 @@ from typing import Any
 
 import offsetlog
 from offsetlog.storage.memory import _FILES
-from offsetlog.storage.open_offsets import delta_address
 from tests.golden import yesterday
 
 PLACE = Path("/tmp/offsetlog-yesterday/offsets")
@@ -119,7 +118,7 @@ def make_delta() -> None:
     # A program of its own, as any that comes after the upkeep.
     log = offsetlog.open(log_at)
     other = offsetlog.open(small_at, offsets_table=table_at)
-    assert delta_address(log.offsets_table.port)
+    assert log.offsets_table.port.delta_address
     killed = [after_upkeep(log), small(other)]
     with offsetlog.open(log_at) as look, offsetlog.open(small_at, offsets_table=table_at) as one:
         means = {"log": told_of(look), "small": {"groups": yesterday.groups(one), "deleted": {}}}
@@ -146,7 +145,7 @@ def make_chain() -> None:
         before_upkeep(log, 150)
         log.maintain(grace_ms=0, offsets_retention_minutes=NEVER)
     log = offsetlog.open(MEMORY)
-    assert delta_address(log.offsets_table.port) is None
+    assert log.offsets_table.port.delta_address is None
     killed = after_upkeep(log)
     with offsetlog.open(MEMORY) as look:
         means = {"log": told_of(look)}

@@ -8,11 +8,11 @@ from typing import Any
 
 from offsetlog.errors import StorageError
 from offsetlog.format.names import parse_entry
-from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult, Unknown
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 from tests.simulation.world import Process, World
 
 
-class SimOffer:
+class SimOffer(Offer):
     def __init__(self, store: SimStore, data: bytes) -> None:
         self._store = store
         self._data = data
@@ -24,7 +24,7 @@ class SimOffer:
         pass
 
 
-class SimStore:
+class SimStore(Store):
     """The world's files as one process sees them."""
 
     def __init__(self, world: World, process: Process, is_local: bool) -> None:

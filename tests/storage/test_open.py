@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
+from bench.counting_store import CountingStore
 from offsetlog.core.topic.entry import Expire
 from offsetlog.errors import InvalidRequestError, StorageError, UnsafeFilesystemError
 from offsetlog.storage import Committed, Conflict, open_store
-from offsetlog.storage.counting import CountingStore
 from offsetlog.storage.fsspec import LookThenWriteStore, ReadOnlyStore
 from offsetlog.storage.local.disk import LocalStore
 from offsetlog.storage.memory import MemoryStore
@@ -478,4 +478,4 @@ def test_an_address_that_stays_what_it_is(tmp_path: Path) -> None:
         f"simplecache::file://{tmp_path}": False,
         "memory://x": False,
     }
-    assert {url: getattr(open_store(url), "stays", False) for url in stay} == stay
+    assert {url: open_store(url).stays for url in stay} == stay

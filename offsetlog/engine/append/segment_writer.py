@@ -50,7 +50,7 @@ class SegmentWriter:
 
     def put(self, partition: int, ref: SegmentRef, encoded: EncodedSegment) -> None:
         data: Any = encoded.data
-        if getattr(self._store, "takes_buffers", False):
+        if self._store.takes_buffers:
             data = encoded.buffer
         self._store.put(str(segment_name(self._folder, partition, ref)), data)
 

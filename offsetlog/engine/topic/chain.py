@@ -85,7 +85,7 @@ class Chain:
         self._recent_bytes = 0
         self._undecided: int | None = None
         self._anchor: _Anchor | None = None
-        self._stamp_of: Callable[[str], object] | None = getattr(store, "stamp", None)
+        self._stamp_of: Callable[[str], object] | None = store.stamp if store.has_stamps else None
         self._stamp: object = None
         """Of the anchor's file, when it was last seen to be the anchor."""
         self._proven_until = float("-inf")
@@ -394,9 +394,8 @@ class Chain:
         action: landing.PutAt | landing.FindTip | landing.GiveUp = landing.PutAt(number)
         offer = self.store.offer(stored.data, stored.name)
         try:
-            if hasattr(offer, "check"):
-                offer.check = self.check_place
-            else:
+            offer.check = self.check_place
+            if not offer.calls_check:
                 self.check_place()
             while True:
                 if isinstance(action, landing.GiveUp):

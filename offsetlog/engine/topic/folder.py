@@ -121,24 +121,19 @@ def _files(store: Store, place: str, others: _Others) -> Iterator[FileInfo]:
 
 def _sweep(store: Store, place: str) -> None:
     """Temporaries of writers that were killed: they are not listed."""
-    sweep = getattr(store, "sweep", None)
-    if sweep is not None:
-        sweep(place, ALL_OF_TIME)
+    store.sweep(place, ALL_OF_TIME)
 
 
 def _remove_folders(store: Store, folder: str, places: list[str]) -> bool:
     """Remove the empty ones; whether the topic's own folder is still there."""
-    remove_folder = getattr(store, "remove_folder", None)
-    if remove_folder is None:
-        return False  # Folders are only a part of the names of files there.
     existing: dict[str, set[str]] = {}
     for place in places:
         parent, _, last = place.rpartition("/")
         if parent not in existing:
             existing[parent] = set(store.folders(parent))
         if last in existing[parent]:
-            remove_folder(place)
-    return not remove_folder(folder)
+            store.remove_folder(place)
+    return not store.remove_folder(folder)
 
 
 def check_free(store: Store, folder: str) -> None:

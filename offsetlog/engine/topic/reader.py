@@ -228,8 +228,7 @@ class Reader:
         store, ref = self.chain.store, extent.segment
         if ref.size <= at_once or (piece.is_whole and at_once == self._limits.whole_bytes):
             # One byte more than it has: a longer file is refused, and not fetched.
-            get = getattr(store, "view", store.get)
-            data = get(name, 0, ref.size + 1)
+            data = store.view(name, 0, ref.size + 1)
             if data is None:
                 raise _OldPlan(extent, f"{name} is not there")
             return OpenSegment.whole(ref, extent.records, name, data)

@@ -297,7 +297,7 @@ class Maintenance:
     def _stub(self, now_ms: int) -> int:
         """Take the rows out of entries that no live extent needs. Not where an entry can't be
         replaced at once: who is killed in the middle of it would leave half of one."""
-        if not getattr(self._store, "replaces_at_once", True):
+        if not self._store.replaces_at_once:
             return 0
         state = self._chain.state
         extents = self._handle.reader.live(state, inline_of)
@@ -379,11 +379,10 @@ class Maintenance:
 
     def _sweep(self, now_ms: int) -> None:
         """Remove what killed writers left beside the files, where a store leaves such things."""
-        sweep = getattr(self._store, "sweep", None)
-        if sweep is None:
+        if not self._store.leaves_temporaries:
             return
         before = now_ms - max(self._grace, 3_600_000)
         for folder in self._store.folders(self._folder):
-            sweep(f"{self._folder}/{folder}", before)
+            self._store.sweep(f"{self._folder}/{folder}", before)
         for bucket in self._store.folders(names.log_folder(self._folder)):
-            sweep(f"{names.log_folder(self._folder)}/{bucket}", before)
+            self._store.sweep(f"{names.log_folder(self._folder)}/{bucket}", before)

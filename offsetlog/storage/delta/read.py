@@ -49,9 +49,11 @@ _NOTE_VERSION = field("version", integer())
 class DeltaReading(HeartbeatFiles):
     """The part of the offsets table that opens and looks."""
 
-    def __init__(self, store: Store, folder: str, uri: str, root_id: RootId | None = None) -> None:
+    def __init__(
+        self, store: Store, folder: str, address: str, root_id: RootId | None = None
+    ) -> None:
         super().__init__(store, folder, root_id)
-        self._uri = uri
+        self.delta_address = address
         self._held: DeltaState | None = None
         self._is_free = False
         self._is_settled = False

@@ -95,14 +95,12 @@ class DeltaOffsets(DeltaReading):
         actions.append(delta_log.add_file(path, len(data), len(facts), now_ms, True))
         name = self._log_name(version)
         # Nothing of this is an answer: before the put of the version nobody knows of the rest.
-        sync = getattr(self.store, "sync", None)
-        self.store.put(self._name(path), data, durable=sync is None)
+        self.store.put(self._name(path), data, durable=not self.is_local)
         offer = self.store.offer(delta_log.written(actions), name)
         try:
-            if (
-                sync is not None
-            ):  # Cheaper than before its rename: the disk's journal is written once.
-                sync(self._name(path))
+            if self.is_local:
+                # Cheaper than before its rename: the disk's journal is written once.
+                self.store.sync(self._name(path))
                 self.store.settle(self.folder)
             result = offer.put(name)
         finally:
@@ -125,15 +123,15 @@ class DeltaOffsets(DeltaReading):
     def _settle_found(self) -> None:
         """Make durable, once, what this begins with: version 0, the newest checkpoint and the
         newest version may be of a library or an older version, which left that to chance."""
-        sync, log = getattr(self.store, "sync", None), self._name(LOG)
-        if self._is_settled or not self.store.is_local or sync is None:
+        if self._is_settled or not self.is_local:
             return
+        log = self._name(LOG)
         files = {info.name: delta_log.log_file(info.name) for info in self.store.list(log)}
         base = max((f.version for f in files.values() if f and f.parts), default=0)
         tip = max((f.version for f in files.values() if f and not f.parts), default=0)
         for name, file in files.items():
             if file is not None and file.version in ((base, 0) if file.parts else (0, tip)):
-                sync(name)
+                self.store.sync(name)
         self.store.settle(log)
         self.store.settle(self.folder)
         self._is_settled = True

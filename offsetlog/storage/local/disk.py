@@ -61,21 +61,21 @@ from offsetlog.storage.paths import (
     split,
 )
 from offsetlog.storage.redact import Redactor
-from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult, Unknown
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
 T = TypeVar("T")
 _KEPT_FOLDERS = 64
 
 
-class _LocalOffer:
+class _LocalOffer(Offer):
     """Bytes that the first put writes to a temporary, which is linked to one name after another."""
+
+    calls_check = True
 
     def __init__(self, store: LocalStore, data: bytes) -> None:
         self._store = store
         self._data = data
         self._temporary: Temporary | None = None
-        self.check: Callable[[], None] | None = None
-        """Raises if the folder that was opened for a put is not the caller's any more."""
 
     def put(self, name: str) -> PutResult:
         folder_name, last = split(name)
@@ -142,12 +142,14 @@ class _Errors:
             raise self._store._error(error, self._doing, self._name) from None
 
 
-class LocalStore:
+class LocalStore(Store):
     """A root on a local disk. It may not exist yet: the first write makes it, unless the store
     was told which root it keeps to."""
 
     is_local = True
     takes_buffers = True
+    has_stamps = True
+    leaves_temporaries = True
 
     def __init__(self, root: str, *, unnamed_temporaries: bool = True) -> None:
         if not HAS_OPEN_FOLDERS:
@@ -164,8 +166,7 @@ class LocalStore:
         self._proven: Folder | None = None
 
     def keep_to(self, name: str, check: Callable[[bytes | None], None]) -> None:
-        """From now on create nothing but in the root whose file ``name`` passes ``check``, which
-        raises what is to be said of any other. The root itself is not made any more."""
+        """The root itself is not made any more."""
         self._mark, self._proven = (name, check), None
         self._known.clear()
 
@@ -219,7 +220,6 @@ class LocalStore:
         self._forget(folder)
 
     def remove_folder(self, folder: str) -> bool:
-        """Remove a folder if it is empty; whether it is gone."""
         parent_name, last = split(folder)
         with _Errors(self, "delete", folder):
             parent = self._folder(parent_name)
@@ -238,11 +238,13 @@ class LocalStore:
         return True
 
     def above(self) -> Iterator[tuple[LocalStore, str]]:
-        """The folders above the root, the nearest first, each with the part that leads here."""
         path = os.path.realpath(self._root)
         while os.path.dirname(path) != path:
             path, part = os.path.split(path)
             yield LocalStore(path), part
+
+    def delta_address(self, folder: str) -> str | None:
+        return os.path.join(self._root, folder) if folder else self._root
 
     def settle(self, folder: str) -> None:
         with _Errors(self, "sync", check_folder(folder)):
@@ -251,7 +253,6 @@ class LocalStore:
                 os.fsync(opened.fd)
 
     def sync(self, name: str) -> None:
-        """Make the bytes of a file durable, whoever wrote them."""
         with _Errors(self, "sync", name):
             fd = self._open(*split(name))
             if fd is not None:
@@ -261,7 +262,6 @@ class LocalStore:
                     os.close(fd)
 
     def sweep(self, folder: str, before_ms: int) -> int:
-        """Remove temporaries that killed writers left in a folder; how many there were."""
         removed = 0
         with _Errors(self, "delete", check_folder(folder)):
             opened = self._folder(folder)
@@ -319,7 +319,6 @@ class LocalStore:
             return FileInfo(name, status.st_size, status.st_mtime_ns // 1_000_000)
 
     def stamp(self, name: str) -> object:
-        """What changes when a file is replaced; None when there is none. Cheaper than a read."""
         try:
             status = os.stat(f"{self._root}/{name}", follow_symlinks=False)
         except OSError:

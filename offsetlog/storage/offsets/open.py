@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from offsetlog.errors import InvalidRequestError
-from offsetlog.storage.fsspec import FsspecStore
-from offsetlog.storage.local.disk import LocalStore
 from offsetlog.storage.offsets.chain import ChainOffsets
 from offsetlog.storage.offsets.port import OffsetsPort, RootId
 from offsetlog.storage.open import open_store
@@ -36,46 +34,11 @@ def open_offsets(
             raise InvalidRequestError(
                 f"offsets.table is {place!r}.", "It is a path or a URL, or left out."
             )
-        options = dict(storage_options or {})
-        if isinstance(store, FsspecStore) and "://" in str(place) and not options:
-            same = str(place).partition("://")[0] == store._protocol
-            options = dict(store._options) if same else {}
+        options = dict(storage_options or store.options_for(str(place)))
         store, folder = open_store(str(place), **options), ""
-    inner = _innermost(store)
-    if isinstance(inner, LocalStore):
-        from offsetlog.storage.delta.table import DeltaOffsets
+    address = store.delta_address(folder)
+    if address is None:
+        return ChainOffsets(store, folder, root_id)
+    from offsetlog.storage.delta.table import DeltaOffsets
 
-        path = os.path.join(inner._root, folder) if folder else inner._root
-        return DeltaOffsets(store, folder, path, root_id)
-    if isinstance(inner, FsspecStore) and inner._protocol in _SCHEMES:
-        from offsetlog.storage.delta.table import DeltaOffsets
-
-        uri = f"{_SCHEMES[inner._protocol]}://{inner._path(folder)}".rstrip("/")
-        return DeltaOffsets(store, folder, uri, root_id)
-    return ChainOffsets(store, folder, root_id)
-
-
-def _innermost(store: Any) -> Any:
-    """The store under those that only count or watch."""
-    while (inner := getattr(store, "inner", None)) is not None:
-        store = inner
-    return store
-
-
-_SCHEMES = {
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gs",
-    "gcs": "gs",
-    "abfs": "az",
-    "abfss": "az",
-    "az": "az",
-    "adl": "az",
-}
-"""Filesystems that readers of Delta reach, in their words."""
-
-
-def delta_address(port: OffsetsPort) -> str | None:
-    """Where other readers of Delta find the table: a path or a URL; None where it is a chain."""
-    uri = getattr(port, "_uri", None)
-    return None if uri is None else str(uri)
+    return DeltaOffsets(store, folder, address, root_id)

@@ -56,6 +56,9 @@ class OffsetsPort(Protocol):
 
     is_local: bool
 
+    delta_address: str | None
+    """Where other readers of Delta find the table: a path or a URL; None where it is a chain."""
+
     def create(self) -> None:
         """Make the table, as version 0 without facts, if there is none."""
 
@@ -102,6 +105,8 @@ class OffsetsPort(Protocol):
 
 class HeartbeatFiles:
     """Heartbeats on a store, and whose table it is: the same for both tables."""
+
+    delta_address: str | None = None
 
     def __init__(self, store: Store, folder: str, root_id: RootId | None = None) -> None:
         self.store = store

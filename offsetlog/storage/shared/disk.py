@@ -32,7 +32,7 @@ from offsetlog.storage.paths import (
     split,
     temporary_name,
 )
-from offsetlog.storage.store import Committed, Conflict, FileInfo, PutResult, Unknown
+from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Unknown
 
 T = TypeVar("T")
 
@@ -52,6 +52,7 @@ class SharedDiskStore(FsspecStore):
     """A root on a server's disk; a backend says how its server is asked."""
 
     stays = True
+    leaves_temporaries = True
 
     def __init__(self, protocol: str, root: str, url: str, options: dict[str, object]) -> None:
         # An instance of our own: fsspec would hand a broken connection to everybody.
@@ -169,7 +170,6 @@ class SharedDiskStore(FsspecStore):
             self._do("delete", folder, lambda: self._remove_folder(path), None)
 
     def remove_folder(self, folder: str) -> bool:
-        """Remove a folder if it is empty; whether it is gone."""
         if any(True for _ in self._of_folder(folder)):
             return False
         path = self._path(check_name(folder))
@@ -184,7 +184,6 @@ class SharedDiskStore(FsspecStore):
         return other
 
     def sweep(self, folder: str, before_ms: int) -> int:
-        """Remove temporaries that killed writers left in a folder; how many there were."""
         removed = 0
         for found in list(self._of_folder(folder)):
             if found.name.startswith(TEMPORARY) and found.modified_ms < before_ms:
@@ -308,7 +307,7 @@ class SharedDiskStore(FsspecStore):
             return  # The next sweep finds it.
 
 
-class DiskOffer:
+class DiskOffer(Offer):
     """A temporary file that waits for a name."""
 
     def __init__(self, store: SharedDiskStore, data: bytes, beside: str) -> None:

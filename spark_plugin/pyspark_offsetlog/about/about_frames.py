@@ -20,7 +20,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 import offsetlog
 from offsetlog.errors import InvalidRequestError
-from offsetlog.storage.offsets.open import delta_address
 from pyspark_offsetlog.about.tables import TABLES, read_table
 from pyspark_offsetlog.options.check import absolute
 from pyspark_offsetlog.options.spec import LogAddress
@@ -97,7 +96,7 @@ def _through_delta(spark: SparkSession, place: LogAddress, must: bool) -> DataFr
     """The table as Delta reads it; None when Delta has no way to it."""
     with _open(place) as log:
         log.root.require()  # A root that is not there is an error, not an empty table
-        address = delta_address(log.offsets_table.port)
+        address = log.offsets_table.port.delta_address
         written = log.offsets_table.look().version >= 0
     where = None if address is None else _hadoop_path(address)
     if where is None or not written:

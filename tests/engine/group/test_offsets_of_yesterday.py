@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import offsetlog
-from offsetlog.storage.offsets.open import delta_address
 from tests.golden import yesterday
 
 NEVER = 2**40
@@ -72,7 +71,7 @@ def quiet(log: Any, group: str, topics: list[str] | None = None, **more: Any) ->
 def test_the_same_groups_and_positions(place: Open, kind: str, groups: dict[str, Any]) -> None:
     assert told(place) == groups
     with place() as log:
-        assert (delta_address(log.offsets_table.port) is None) == kind.startswith("chain")
+        assert (log.offsets_table.port.delta_address is None) == kind.startswith("chain")
         assert log.group("gone").state() == "Dead"
 
 

@@ -384,7 +384,7 @@ def test_a_put_that_comes_after_the_log_was_cleaned_is_believed_by_nobody(
 
 @pytest.mark.parametrize("opened", FAST, indirect=True)
 def test_a_look_costs_what_is_new(opened):
-    from offsetlog.storage.counting import CountingStore
+    from bench.counting_store import CountingStore
 
     port = opened()
     table = grow(port, begin(port), 30)

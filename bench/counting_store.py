@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from offsetlog.storage.store import FileInfo, Offer, PutResult, Store
 
 
-class CountingStore:
+class CountingStore(Store):
     """Counts calls by kind, and the bytes that went up and came down."""
 
     def __init__(self, inner: Store) -> None:
@@ -79,11 +79,14 @@ class CountingStore:
         self._count("settle")
         self.inner.settle(folder)
 
+    def delta_address(self, folder: str) -> str | None:
+        return self.inner.delta_address(folder)
+
     def close(self) -> None:
         self.inner.close()
 
 
-class CountingOffer:
+class CountingOffer(Offer):
     def __init__(self, store: CountingStore, inner: Offer, size: int) -> None:
         self._store, self._inner, self._size = store, inner, size
 
