@@ -28,7 +28,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from offsetlog.core.group.lag import Lag
-from offsetlog.engine.group.lag import lag_of
+from offsetlog.engine import lag_of
 from offsetlog.errors import OffsetLogError
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.about.about_frames import place_of

@@ -22,8 +22,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from offsetlog.client.log import Log
+from offsetlog.engine import facts_arrow as fact_rows
 from offsetlog.errors import InvalidRequestError, OffsetLogError
-from offsetlog.format import facts_arrow as fact_rows
 from offsetlog.values import did_you_mean
 from pyspark_offsetlog.options.check import table_options
 from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id

@@ -17,9 +17,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from offsetlog.engine import parse_option, refuse_one_slash, safe_url
 from offsetlog.errors import InvalidRequestError
-from offsetlog.storage.open import parse_option, refuse_one_slash
-from offsetlog.storage.redact import safe_url
 from offsetlog.values import did_you_mean
 from pyspark_offsetlog.options.parse import (
     EARLIEST_OFFSET,

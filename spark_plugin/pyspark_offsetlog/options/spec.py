@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from offsetlog.core.group.starting_offset import POLICIES
-from offsetlog.storage.redact import safe_url
+from offsetlog.engine import safe_url
 from offsetlog.values import MAX_PARTITIONS
 from pyspark_offsetlog.options import parse
 from pyspark_offsetlog.options.parse import OffsetBound, TopicSubscription

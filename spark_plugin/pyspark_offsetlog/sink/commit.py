@@ -21,9 +21,7 @@ from collections.abc import Sequence
 from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetlog.client.log import Log
-from offsetlog.engine.append.distributed_append import TaskShare, append_shares, records_in
-from offsetlog.engine.append.writer import Receipt, Sender
-from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine import OpenTopic, Receipt, Sender, TaskShare, append_shares, records_in
 from offsetlog.errors import InvalidRequestError, OffsetLogError
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log

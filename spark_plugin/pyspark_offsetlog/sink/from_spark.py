@@ -199,7 +199,7 @@ def as_rows(
     """A batch with the columns of ours, and the partitions that its rows name (-1: none)."""
     import pyarrow as pa
 
-    from offsetlog.format import record_schema as rows
+    from offsetlog.engine import record_schema as rows
 
     def column(place: int, take: Callable[[Any], Any], kind: Any) -> Any:
         return pa.nulls(batch.num_rows, kind) if place < 0 else take(batch.column(place))
@@ -228,8 +228,8 @@ def _headers(column: pa.Array) -> pa.Array:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from offsetlog.engine.append.record_checks import check_headers
-    from offsetlog.format import record_schema as rows
+    from offsetlog.engine import check_headers
+    from offsetlog.engine import record_schema as rows
 
     if column.null_count == len(column):
         return pa.nulls(len(column), rows.HEADERS)
@@ -246,7 +246,7 @@ def _times(column: pa.Array | None, count: int, now_ms: int) -> pa.Array:
     import numpy as np
     import pyarrow as pa
 
-    from offsetlog.format import record_schema as rows
+    from offsetlog.engine import record_schema as rows
 
     if column is None or column.null_count == count:
         return pa.array(np.full(count, now_ms, np.int64)).view(rows.TIMESTAMP)

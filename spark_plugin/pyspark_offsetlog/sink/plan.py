@@ -16,8 +16,7 @@ from typing import NamedTuple
 from pyspark.sql.types import StructType
 
 from offsetlog.client.log import Log
-from offsetlog.engine.append.distributed_append import TopicAtPlanning, facts_of
-from offsetlog.engine.append.writer import Sender
+from offsetlog.engine import Sender, TopicAtPlanning, facts_of
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
 from pyspark_offsetlog.options.spec import LogAddress, SinkOptions
 from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id

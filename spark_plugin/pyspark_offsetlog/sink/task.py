@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from offsetlog.engine.append.distributed_append import TaskShare, TaskStage
+from offsetlog.engine import TaskShare, TaskStage
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.sink.from_spark import as_rows, by_topic, in_pieces
 from pyspark_offsetlog.sink.plan import WritePlan, look_up

@@ -27,7 +27,7 @@ from offsetlog.core.group.facts import OffsetAndMetadata, Subscription
 from offsetlog.core.group.membership import standing
 from offsetlog.core.group.requests import CommitRequest, JoinRequest, LeaveRequest
 from offsetlog.core.group.state import GroupState
-from offsetlog.engine.group.commit_thread import CommitThread
+from offsetlog.engine import CommitThread
 from offsetlog.errors import FencedError, OffsetLogError
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.runtime.user_errors import warn

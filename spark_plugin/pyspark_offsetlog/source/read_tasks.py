@@ -24,7 +24,7 @@ from pyspark.sql.datasource import InputPartition
 
 from offsetlog.client.log import Log
 from offsetlog.core.topic.plan import PlannedPiece
-from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine import OpenTopic
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log

@@ -18,10 +18,8 @@ from collections.abc import Collection, Iterable, Mapping
 from offsetlog.client.log import Log
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.topic.chain import FolderTakenError
-from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine import FolderTakenError, OpenTopic
 from offsetlog.errors import UnknownTopicError
-from offsetlog.format.names import topic_folder
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.options.parse import TopicSubscription
 from pyspark_offsetlog.source.next_batch import Look
@@ -113,8 +111,9 @@ class SubscribedTopics:
             if look.reaches(tp, offset) or not self.may_read(tp):
                 continue
             # The next listing shall find it: it was there, whatever its folder held then.
-            self._not_before.pop(topic_folder(tp.topic), None)
-            state = state_with(self.topic(tp.topic), tp.partition, offset)
+            topic = self.topic(tp.topic)
+            self._not_before.pop(topic.chain.folder, None)
+            state = state_with(topic, tp.partition, offset)
             if state.alive and state.topic == tp.topic and tp.partition < state.partitions:
                 look = self._with(look, {tp.topic: state})
         return look

@@ -18,8 +18,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from offsetlog.engine.topic.reader import FetchedBatch
-from offsetlog.format.record_schema import as_arrow
+from offsetlog.engine import FetchedBatch, record_schema
 from pyspark_offsetlog.schema import chosen_columns
 
 BATCH_RECORDS = 16_384
@@ -73,7 +72,9 @@ def _repeated(value: str | int, kind: pa.DataType) -> pa.Array:
     """As many of one value as a batch may have. Not by way of a scalar: making one of a Python
     value imports pandas."""
     if isinstance(value, int):
-        return as_arrow(np.full(BATCH_RECORDS, value, np.int64), pa.int64()).cast(kind)
+        return record_schema.as_arrow(np.full(BATCH_RECORDS, value, np.int64), pa.int64()).cast(
+            kind
+        )
     data = value.encode()
     ends = np.arange(0, len(data) * (BATCH_RECORDS + 1), len(data), dtype=np.int32)
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(data * BATCH_RECORDS)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import socket
 
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine import OpenTopic
 from offsetlog.errors import StorageError
 
 LOOKS, LOOK_SECONDS = 5, 0.1
