@@ -34,7 +34,6 @@ USED_FOR = {
     "adlfs": "abfs://",
     "paramiko": "sftp://",
     "smbprotocol": "smb://",
-    "deltalake": "reading Delta tables",
     "pyspark": "Spark",
 }
 

@@ -177,7 +177,14 @@ def _unproven(
         return store
     own = _of_another_package(protocol)
     if own is not None:
-        return own(url, **options)
+        store = own(url, **options)
+        if not isinstance(store, Store):
+            raise InvalidRequestError(
+                f"The store for {protocol}:// is a {type(store).__name__}, which is not derived "
+                "from offsetlog.storage.Store.",
+                "Ask the author of the package that brings it for a newer version.",
+            )
+        return store
     path, options = _resolve(protocol, url, options)
     reason = _REASONS.get(protocol, _LOOKS_FIRST)
     kind = LookThenWriteStore if single_writer else ReadOnlyStore

@@ -415,11 +415,12 @@ def test_another_package_brings_a_store_of_its_own(
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: mine\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text(
         "[offsetlog.stores]\nmine = mine_store:open_mine\ns3 = mine_store:open_mine\n"
-        "broken = mine_store:nosuch\n"
+        "broken = mine_store:nosuch\nstrange = mine_store:open_strange\n"
     )
     (tmp_path / "mine_store.py").write_text(
         "from offsetlog.storage.local.disk import LocalStore\n"
         "def open_mine(url, folder):\n    return LocalStore(folder)\n"
+        "def open_strange(url):\n    return object()\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     store = open_store("mine://somewhere", folder=str(tmp_path / "root"))
@@ -432,6 +433,8 @@ def test_another_package_brings_a_store_of_its_own(
     assert type(open_store("s3://bucket/x")).__name__ == "S3Store", "ours can't be replaced"
     with pytest.raises(InvalidRequestError, match="broken"):
         open_store("broken://x")
+    with pytest.raises(InvalidRequestError, match="not derived from offsetlog.storage.Store"):
+        open_store("strange://x")
 
 
 # -- counting
