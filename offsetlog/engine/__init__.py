@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from offsetlog.engine.topic.open_topic import OpenTopic
     from offsetlog.engine.topic.reader import FetchedBatch
     from offsetlog.format import facts_arrow, record_schema
-    from offsetlog.storage.offsets.open import delta_address
     from offsetlog.storage.open import parse_option, refuse_one_slash
     from offsetlog.storage.redact import safe_url
 
@@ -43,7 +42,6 @@ __all__ = [
     "TopicAtPlanning",
     "append_shares",
     "check_headers",
-    "delta_address",
     "facts_arrow",
     "facts_of",
     "lag_of",
@@ -71,7 +69,6 @@ _HOMES = {
     "offsetlog.engine.topic.open_topic": ("OpenTopic",),
     "offsetlog.engine.topic.reader": ("FetchedBatch",),
     "offsetlog.format": ("facts_arrow", "record_schema"),
-    "offsetlog.storage.offsets.open": ("delta_address",),
     "offsetlog.storage.open": ("parse_option", "refuse_one_slash"),
     "offsetlog.storage.redact": ("safe_url",),
 }

@@ -19,7 +19,6 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 import offsetlog
-from offsetlog.engine import delta_address
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about.tables import TABLES, read_table
 from pyspark_offsetlog.options.check import absolute
