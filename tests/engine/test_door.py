@@ -1,4 +1,4 @@
-"""The names that the plugin takes from the engine: each is there, and loaded only when asked for."""
+"""The names that the plugin takes from the engine: each is there, and loaded when asked for."""
 
 from __future__ import annotations
 
