@@ -177,25 +177,25 @@ def _unproven(
         return store
     own = _of_another_package(protocol)
     if own is not None:
-        store = own(url, **options)
-        if not isinstance(store, Store):
+        foreign = own(url, **options)
+        if not isinstance(foreign, Store):
             raise InvalidRequestError(
-                f"The store for {protocol}:// is a {type(store).__name__}, which is not derived "
+                f"The store for {protocol}:// is a {type(foreign).__name__}, which is not derived "
                 "from offsetlog.storage.Store.",
                 "Ask the author of the package that brings it for a newer version.",
             )
-        return store
+        return foreign
     path, options = _resolve(protocol, url, options)
     reason = _REASONS.get(protocol, _LOOKS_FIRST)
     kind = LookThenWriteStore if single_writer else ReadOnlyStore
     return kind(protocol, path, url, options, reason)
 
 
-def _of_another_package(protocol: str) -> Callable[..., Store] | None:
+def _of_another_package(protocol: str) -> Callable[..., object] | None:
     """A way that another package vouches for, by an entry point named like the protocol."""
     for found in importlib.metadata.entry_points(group=STORES, name=protocol):
         try:
-            own: Callable[..., Store] = found.load()
+            own: Callable[..., object] = found.load()
         except Exception as error:  # noqa: BLE001
             raise InvalidRequestError(
                 f"The store for {protocol}:// of {found.value} can't be loaded: "
