@@ -3,7 +3,7 @@
 Invariants:
 
 1. In a process that was forked since, it refuses: its threads are the parent's, and whoever
-   waited for them would wait for ever.
+   waited for them would wait forever.
 2. While the interpreter ends no thread can be had any more: the caller does the work itself.
 """
 

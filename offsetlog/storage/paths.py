@@ -9,10 +9,13 @@
 from __future__ import annotations
 
 import os
+import re
 
 from offsetlog.errors import InvalidRequestError
 
 TEMPORARY = ".tmp-"
+_PLAIN_NAME = re.compile(r"(?:[\w=-][\w=.-]*/)*[\w=-][\w=.-]*", re.ASCII)
+"""What nearly all names look like, and surely a legal one: no part begins with a dot."""
 
 
 def check_name(name: str) -> str:
@@ -43,7 +46,9 @@ def check_folder(folder: str) -> str:
 
 def split(name: str) -> tuple[str, str]:
     """(folder, last part) of a legal name."""
-    folder, _, last = check_name(name).rpartition("/")
+    if not _PLAIN_NAME.fullmatch(name):
+        check_name(name)
+    folder, _, last = name.rpartition("/")
     return folder, last
 
 

@@ -21,7 +21,7 @@ from offsetlog.core.topic.senders import SenderTable
 
 REPLACES_REMEMBERED = 4096
 """How many replaced ranges the fold remembers. A replace that was planned before the oldest
-of them is void, since nobody can tell any more whether it is still as its author saw it."""
+of them is void, since it can't be told any more whether all is still as its author saw it."""
 
 
 class PartitionState(NamedTuple):

@@ -4,8 +4,8 @@ Invariants:
 
 1. What a process hands over is plain values: what it saw of the topic, the segments it wrote,
    and the rows that were too few for one, as an Arrow stream.
-2. Nobody sees staged rows before the one entry that names them all. What is never named is
-   removed by the collector, and by nobody else.
+2. Staged rows are invisible until one entry names them all. What is never named is removed by
+   the collector, and by nobody else.
 3. Rows of one process keep their order within a partition.
 4. What a ``TaskStage`` holds in memory is what was added since its last ``spill``.
 5. Who appends the entry sees the chain as far as who planned did, and on a disk finds each
@@ -347,8 +347,8 @@ def append_shares(handle: OpenTopic, shares: Sequence[TaskShare], sender: Sender
 
 
 def _see(handle: OpenTopic, tip: int) -> None:
-    """That this process sees the chain as far as who planned did: a chain only grows, and what is
-    appended to an older view of it is lost."""
+    """Check that this process sees the chain as far as the planner did: a chain only grows, and
+    what is appended to an older view of it is lost."""
     for look in range(LOOKS + 1):
         if handle.chain.state.tip >= tip:
             return

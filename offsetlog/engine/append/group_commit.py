@@ -10,8 +10,8 @@ Invariants:
 5. A batch whose fate is open keeps its number and its rows until it is known or given up. Who
    is interrupted (Ctrl-C) while it writes the batch of all leaves it so to the next one.
 6. A failure that no future told is kept until a flush or close of its producer has raised it.
-7. What is waiting when the program ends is written, also when nobody closed the log.
-8. Who is interrupted (Ctrl-C) leaves nothing locked: where nothing is waited for the lock itself
+7. What waits when the program ends is written, also if the log was never closed.
+8. An interrupted thread (Ctrl-C) leaves nothing locked: where nothing is waited for the lock itself
    is taken by ``with``, and not its condition, and ``_writer`` is given back by ``finally``.
 9. What waited behind a batch whose time was up fails with it, untried; and all topics of a log
    that is closed, or of a program that ends, have one deadline between them.
@@ -48,7 +48,7 @@ BUFFER_BYTES = 64 * 1024 * 1024
 TICK_SECONDS = 0.002
 IDLE_TICKS = 100
 IDLE_SECONDS = 5.0
-"""The thread looks so often by itself: who should have woken it may have been interrupted."""
+"""The thread wakes this often by itself: whoever should have woken it may have been interrupted."""
 LOCK_SECONDS = 5.0
 """The end of a program waits so long for a lock."""
 JOIN_SECONDS = 0.0002
@@ -76,7 +76,7 @@ class GroupCommit:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._writer: object | None = None
-        """A mark of who writes. It is set with the lock held, and taken back without."""
+        """A mark of the writing thread. It is set with the lock held and cleared without it."""
         self._app = self._env.new_id()
         self._seq = 0
         self._spread = int(self._env.chance() * 2**31)
@@ -357,7 +357,7 @@ class GroupCommit:
                     self.open = None
                 self._waiting.popleft()
                 if batch.done.is_set():
-                    return True  # It failed, and who took it out was interrupted.
+                    return True  # It failed, and the thread that removed it was interrupted.
                 self._in_flight = batch.size
                 self._crowd = len(batch.values) if self._driven else 0
             self._write(batch)

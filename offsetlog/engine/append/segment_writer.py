@@ -3,7 +3,7 @@
 Invariants:
 
 1. A segment's name says the tip that was believed in before it was written.
-2. Nobody sees a segment before an entry names it.
+2. A segment is invisible until an entry names it.
 """
 
 from __future__ import annotations

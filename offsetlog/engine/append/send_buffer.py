@@ -9,7 +9,7 @@ Invariants:
    are called.
 4. A buffer that failed knows which of its records that was reported of, by their futures or by a
    flush of the producer that sent them: the rest is raised by that producer's ``flush``.
-5. Nothing here is left locked by who is interrupted (Ctrl-C), wherever that strikes: locks are
+5. An interrupted thread (Ctrl-C) leaves nothing locked here, wherever that strikes: locks are
    taken by ``with``, which does not let a signal in between, and ``Done`` needs none.
 """
 
@@ -34,7 +34,7 @@ from offsetlog.values import RecordMetadata
 
 MANY_LOOKUPS = 8
 LOOK_SECONDS = 1.0
-"""After so long who waits looks whether the one who should wake him was interrupted."""
+"""A waiting thread wakes this often by itself: whoever should wake it may have been interrupted."""
 _Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.int64]]
 """Partitions, offsets and timestamps, in the order of sending."""
 _NO_TIMES = np.empty(0, np.int64)
@@ -86,7 +86,7 @@ class Done:
         return True
 
     def _open(self) -> None:
-        """Wake one who waits, who wakes the next. Whom this misses looks by himself."""
+        """Wake one waiting thread, which wakes the next. One that is missed wakes by itself."""
         with suppress(RuntimeError):
             self._gate.release()
 
@@ -200,7 +200,7 @@ class SendBuffer:
         self._finish()
 
     def note_failure(self, error: OffsetLogError) -> None:
-        """Note why, before anybody who waits for it hears of it."""
+        """Note why, before any waiting thread learns of it."""
         self.error = error
         if not self.count:
             self.count = self.size_now()
@@ -215,7 +215,7 @@ class SendBuffer:
         with _callbacks_lock:
             self.done.set()
             callbacks, self.callbacks = self.callbacks, []
-        # Not before it is done: who was interrupted in between must find them.
+        # Not before it is done: an interrupted writer must find them again.
         self.attempt = None
         self.values, self.keys, self.times = [], [], []
         self.headers, self.named, self.table = {}, {}, None
@@ -306,7 +306,7 @@ def in_words(records: int) -> str:
 
 
 def unreported_failure(batch: SendBuffer, records: int) -> OffsetLogError:
-    """The failure of a batch, for who did not ask for so many of its records."""
+    """The failure of a batch, for a producer that asked no future for this many of its records."""
     error = batch.error
     assert error is not None
     failure = type(error)(

@@ -4,7 +4,7 @@ Invariants:
 
 1. The first flush closes the batch. Nothing else writes it: nothing else knows that it is whole.
 2. A flush whose fate is open sends the very same rows when it is called again.
-3. A batch that nobody finished is named: when it is dropped, and when the log is closed.
+3. An unfinished batch is reported when it is dropped and when the log is closed.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class SequenceTarget:
             self._closed = self._closed or "the producer was closed"
 
     def abandon(self, why: str) -> OffsetLogError | None:
-        """Nothing more will be tried; what became of the batch, if nobody was told yet."""
+        """Give up; the outcome of the batch, if it was not reported yet."""
         with self.lock:
             batch, self._batch = self._batch, None
             tried, self._attempt = self._attempt is not None, None

@@ -257,7 +257,7 @@ class Writer:
         return self._durable(Receipt(verdict.placed, last.entry, True, hashed_with))
 
     def _durable(self, receipt: Receipt) -> Receipt:
-        """Who put the entry there may have died before its name was durable."""
+        """The author of the entry may have died before its name was durable."""
         chain = self.chain
         try:
             chain.store.settle(bucket_folder(chain.folder, receipt.entry))

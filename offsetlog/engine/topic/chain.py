@@ -140,7 +140,7 @@ class Chain:
         try:
             last = self._get(tip - 1) if tip else None
         except CorruptLogError:
-            return  # It is told of by whoever reads it.
+            return  # Whoever reads it reports it.
         if last is not None and self._anchor is None:
             self._anchor_to(tip - 1, last.entry.write_id)
 
@@ -261,7 +261,7 @@ class Chain:
 
     def advance(self) -> TopicState:
         """Fold what is there of the next names, in one go: an idle look is one request, and so
-        is a look that finds one new entry. Who is far behind asks for more with each look."""
+        is a look that finds one new entry. A reader that is far behind asks for more each time."""
         forks.check(self._made_in)
         with self._lock:
             # Two hits in a row may be chance; from the third on there is a backlog.
@@ -336,8 +336,8 @@ class Chain:
         write_id = stored.entry.write_id
         if self._anchor is None:
             self._anchor_to(number, write_id)
-        # Who is interrupted here (Ctrl-C) must not leave a state that passed an entry of
-        # another thread without that thread's hearing of it.
+        # An interrupt here (Ctrl-C) must not leave a state that passed an entry of another
+        # thread without that thread's learning of it.
         if write_id not in self._watched:
             self._others_at = number
         elif self._watched[write_id] is None:
@@ -469,7 +469,7 @@ class Chain:
             took = min(LONGEST_PUT, now - before)
             before_it = self._put_seconds or took
             self._put_seconds = before_it * 0.8 + took * 0.2
-            # The winner of a name asks for the next one first, and would win for ever.
+            # The winner of a name asks for the next one first, and would win forever.
             # Alone, a small part is enough to let a newcomer in after a few rounds.
             company = number - self._others_at <= COMPANY_ENTRIES
             part = 1.0 if company else ALONE_PART

@@ -242,12 +242,12 @@ def _is_folder(parent: Folder, part: str) -> bool:
 
 
 def check_is_file(folder: Folder, last: str, name: str) -> None:
-    """A name that is taken by something else than a file would look free and taken for ever."""
+    """A name that is taken by something else than a file would look free and taken forever."""
     try:
         mode = os.stat(last, dir_fd=folder.fd, follow_symlinks=False).st_mode
     except FileNotFoundError:
         return
-    # A link is told of by name when it is read.
+    # A link is reported by name when it is read.
     if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
         raise StorageError(
             f"{check_name(name)!r} is taken by something that is no file.",
