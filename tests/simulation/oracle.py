@@ -19,8 +19,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from offsetlog.core.topic import fold
-from offsetlog.core.topic import invariants as scrub
+from offsetlog.core.topic import fold, invariants
 from offsetlog.core.topic.entry import (
     Append,
     Configure,
@@ -143,14 +142,14 @@ class Oracle:
                 number
             ):
                 raise Violation(f"entry {number} changes the topic as its author never saw it")
-        for fault in scrub.state_faults(state):
+        for fault in invariants.state_faults(state):
             raise Violation(f"after entry {number}: {fault}")
         for partition, part in enumerate(state.parts):
             if partition < len(before.parts) and part.end < before.parts[partition].end:
                 raise Violation(f"the end of partition {partition} fell to {part.end}")
             if partition < len(before.parts) and part is before.parts[partition]:
                 continue
-            for fault in scrub.tiling_faults(partition, part.start, part.end, part.tail):
+            for fault in invariants.tiling_faults(partition, part.start, part.end, part.tail):
                 raise Violation(f"after entry {number}: {fault}")
 
     def _check_append(

@@ -47,8 +47,8 @@ Leaves = Mapping[str, Leaf]
 
 def check_partition(state: TopicState, partition: int) -> None:
     if not state.alive or not 0 <= partition < state.partitions:
-        known = f"It has {state.partitions}, from 0." if state.alive else "It was deleted."
-        raise UnknownTopicError(f"Topic {state.topic!r} has no partition {partition}.", known)
+        hint = f"It has {state.partitions}, from 0." if state.alive else "It was deleted."
+        raise UnknownTopicError(f"Topic {state.topic!r} has no partition {partition}.", hint)
 
 
 def check_range(state: TopicState, partition: int, start: int, end: int) -> None:
@@ -77,10 +77,10 @@ def plan(
     out: list[PlannedPiece] = []
     records = size = 0
     at = start
-    for found in _extents(state, partition, start, end, leaves, ahead):
-        if isinstance(found, NeedLeaves):
-            return found if not out else tuple(out)
-        piece = PlannedPiece(found, max(at, found.base), min(end, found.end))
+    for extent in _extents(state, partition, start, end, leaves, ahead):
+        if isinstance(extent, NeedLeaves):
+            return extent if not out else tuple(out)
+        piece = PlannedPiece(extent, max(at, extent.base), min(end, extent.end))
         out.append(piece)
         at = piece.end
         records += piece.end - piece.start
@@ -102,8 +102,8 @@ def live_fences(state: TopicState) -> dict[str, list[Fence]]:
         young = part.tail.overlapping(part.start, part.end)
         fences = visible(state.index.fences(partition, part.start, part.end), part.start, young)
         at = part.start
-        told = [(fence.base, fence.end) for fence in fences] + [(e.base, e.end) for e in young]
-        for base, end in sorted(told):
+        ranges = [(fence.base, fence.end) for fence in fences] + [(e.base, e.end) for e in young]
+        for base, end in sorted(ranges):
             if base > at:
                 raise _hole(state, partition, at)
             at = max(at, end)
@@ -173,9 +173,9 @@ def first_at_or_after(
     at = max(from_offset, part.start)
     for young in part.tail.overlapping(at, part.end):
         if young.base > at:
-            found = _stored_at_or_after(state, partition, time_ms, at, young.base, leaves)
-            if found is not None:
-                return found
+            old = _stored_at_or_after(state, partition, time_ms, at, young.base, leaves)
+            if old is not None:
+                return old
         if young.max_ts >= time_ms:
             return young
         at = young.end
@@ -216,8 +216,8 @@ def estimate_bytes(state: TopicState, partition: int, start: int, end: int) -> i
 def _stored_bytes(state: TopicState, partition: int, start: int, end: int) -> int:
     if start >= end:
         return 0
-    found: list[Fence] = state.index.fences(partition, start, end)
-    return sum(_share(f.bytes, f.base, f.end, start, end) for f in found)
+    fences = state.index.fences(partition, start, end)
+    return sum(_share(f.bytes, f.base, f.end, start, end) for f in fences)
 
 
 def _share(size: int, base: int, end: int, low: int, high: int) -> int:

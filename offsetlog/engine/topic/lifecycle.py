@@ -2,7 +2,7 @@
 
 Invariants:
 
-1. A change is decided by the fold. When somebody else's came first, it is looked at again and
+1. A change is decided by the fold. When somebody else's came first, it is read and the change is
    proposed again, or refused with what is now true.
 2. A topic that is created again goes on in the same chain, with the same offsets.
 3. A topic that was never there is made only in a folder that holds nothing else.
@@ -10,10 +10,11 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
-from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.entry import Configure, Create, Delete, Expire, Trim, Void
+from offsetlog.core.topic.plan import check_partition
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic.folder import check_free
 from offsetlog.engine.topic.open_topic import OpenTopic
@@ -24,10 +25,12 @@ from offsetlog.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from offsetlog.values import MAX_PARTITIONS, check_name, normalise_config
+from offsetlog.values import CONFIG_KEYS, MAX_PARTITIONS, check_name, normalise_config
 
 TRIES = 20
 COMPACTION = "Compaction by key is not there yet; 'delete' is the policy that works."
+
+logger = logging.getLogger(__name__)
 
 
 def check_partitions(count: object) -> int:
@@ -39,24 +42,25 @@ def check_partitions(count: object) -> int:
 
 
 def check_config(config: Mapping[str, object] | None) -> dict[str, str]:
-    known = normalise_config(config)
-    if "compact" in known.get("cleanup.policy", ""):
+    stored = normalise_config(config)
+    if "compact" in stored.get("cleanup.policy", ""):
         raise InvalidRequestError("cleanup.policy=compact cannot be set.", COMPACTION)
-    return known
+    return stored
 
 
-def create(handle: OpenTopic, partitions: int, config: Mapping[str, object] | None) -> TopicState:
-    name = check_name(handle.name)
+def create(topic: OpenTopic, partitions: int, config: Mapping[str, object] | None) -> TopicState:
+    name = check_name(topic.name)
     count = check_partitions(partitions)
     stored = tuple(sorted(check_config(config).items()))
     for _ in range(TRIES):
-        state = handle.refresh()
+        state = topic.refresh()
         if state.alive:
             raise _exists(name, state)
         if not state.tip:
-            check_free(handle.chain.store, handle.chain.folder)
-        if handle.decide(Create(name, count, stored, state.head)) is None:
-            return handle.chain.state
+            check_free(topic.chain.store, topic.chain.folder)
+        if topic.decide(Create(name, count, stored, state.head)) is None:
+            logger.info("topic %s created with %d partitions", name, count)
+            return topic.chain.state
     raise _contended(name)
 
 
@@ -70,80 +74,79 @@ def _exists(name: str, state: TopicState) -> TopicExistsError:
 
 
 def alter(
-    handle: OpenTopic,
+    topic: OpenTopic,
     partitions: int | None = None,
     config: Mapping[str, object] | None = None,
     unset: tuple[str, ...] = (),
 ) -> TopicState:
     """More partitions, other settings, or settings back to their defaults."""
-    known = check_config(config)
-    drop = set(normalise_config_keys(unset))
+    changes = check_config(config)
+    drop = set(check_config_keys(unset))
     for _ in range(TRIES):
-        state = handle.state()
+        state = topic.state()
         count = state.partitions if partitions is None else check_partitions(partitions)
         if count < state.partitions:
             raise InvalidRequestError(
-                f"Topic {handle.name!r} has {state.partitions} partitions; they cannot become "
+                f"Topic {topic.name!r} has {state.partitions} partitions; they cannot become "
                 f"{count}.",
                 "Partitions can only be added.",
             )
-        merged = {k: v for k, v in state.config if k not in drop} | known
-        wanted = tuple(sorted(merged.items()))
-        if (count, wanted) == (state.partitions, state.config):
+        merged = {k: v for k, v in state.config if k not in drop} | changes
+        stored = tuple(sorted(merged.items()))
+        if (count, stored) == (state.partitions, state.config):
             return state
-        if handle.decide(Configure(count, wanted, state.head)) is None:
-            return handle.chain.state
-    raise _contended(handle.name)
+        if topic.decide(Configure(count, stored, state.head)) is None:
+            return topic.chain.state
+    raise _contended(topic.name)
 
 
-def normalise_config_keys(keys: tuple[str, ...]) -> list[str]:
-    from offsetlog.values import CONFIG_KEYS
-
+def check_config_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     for key in keys:
         if key not in CONFIG_KEYS:
             raise InvalidRequestError(
                 f"There is no topic config {key!r}.", f"Known: {', '.join(sorted(CONFIG_KEYS))}."
             )
-    return list(keys)
+    return keys
 
 
-def delete(handle: OpenTopic) -> None:
+def delete(topic: OpenTopic) -> None:
     for _ in range(TRIES):
-        state = handle.state()
-        if handle.decide(Delete(state.head)) is None:
+        state = topic.state()
+        if topic.decide(Delete(state.head)) is None:
+            logger.info("topic %s deleted", topic.name)
             return
-    raise _contended(handle.name)
+    raise _contended(topic.name)
 
 
-def trim(handle: OpenTopic, before: Mapping[int, int]) -> dict[int, int]:
+def trim(topic: OpenTopic, before: Mapping[int, int]) -> dict[int, int]:
     """Move log start offsets up to ``before``; -1 stands for the log end offset."""
-    state = handle.state()
+    state = topic.state()
     starts = []
     for partition, offset in sorted(before.items()):
-        fetch.check_partition(state, partition)
+        check_partition(state, partition)
         part = state.parts[partition]
         target = part.end if offset == -1 else offset
         if not 0 <= target <= part.end:
             raise OffsetOutOfRangeError(
-                f"Offset {offset} of {handle.name}-{partition} is not there.",
+                f"Offset {offset} of {topic.name}-{partition} is not there.",
                 f"It holds {part.start} to {part.end}.",
             )
         starts.append((partition, target))
     if starts:
-        void: Void | None = handle.decide(Trim(tuple(starts)))
+        void: Void | None = topic.decide(Trim(tuple(starts)))
         if void is not None:
             raise UnknownTopicError(f"Nothing was deleted: {void.detail}.")
-    after = handle.chain.state
+    after = topic.chain.state
     return {partition: after.start(partition) for partition, _ in starts}
 
 
-def forget(handle: OpenTopic, app_ids: tuple[str, ...]) -> None:
+def forget(topic: OpenTopic, app_ids: tuple[str, ...]) -> None:
     """Forget callers' keys for good. A late copy of one of their batches would count again."""
-    state = handle.state()
+    state = topic.state()
     unknown = [app for app in app_ids if state.callers.get(app) is None]
     if unknown:
-        raise InvalidRequestError(f"Topic {handle.name!r} knows no app_id {unknown[0]!r}.")
-    handle.decide(Expire(state.floor, app_ids))
+        raise InvalidRequestError(f"Topic {topic.name!r} knows no app_id {unknown[0]!r}.")
+    topic.decide(Expire(state.floor, app_ids))
 
 
 def _contended(name: str) -> StorageError:

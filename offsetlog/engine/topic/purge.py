@@ -39,7 +39,7 @@ def purge_topic(topic: OpenTopic) -> FolderContents:
     if state is not None and state.alive:
         lifecycle.delete(topic)
     removed = remove_files(topic.chain.store, topic.chain.folder)
-    logger.warning("topic %s purged: %d files removed", topic.name, removed.files)
+    logger.info("topic %s purged: %d files removed", topic.name, removed.files)
     return removed
 
 

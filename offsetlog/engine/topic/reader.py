@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -46,6 +47,7 @@ LOCAL_BYTES = 1024 * 1024
 """On a local disk fewer files are read ahead, and small ones not at all: they take no longer than
 handing them to another thread."""
 NOTHING: Mapping[int, bytes] = {}
+logger = logging.getLogger(__name__)
 
 
 class FetchedBatch(NamedTuple):
@@ -61,10 +63,10 @@ class FetchedBatch(NamedTuple):
 class _OldPlan(Exception):
     """What the plan named is not there as it was named."""
 
-    def __init__(self, extent: Extent, found: str) -> None:
-        super().__init__(found)
+    def __init__(self, extent: Extent, reason: str) -> None:
+        super().__init__(reason)
         self.extent = extent
-        self.found = found
+        self.reason = reason
 
 
 _Source = OpenSegment | StoredEntry
@@ -120,17 +122,17 @@ class Reader:
     def live(self, state: TopicState, choose: Callable[[Leaf, range], list[int]]) -> list[Extent]:
         """Live extents of all partitions, in no order: those that ``choose`` picks from the spans
         of each leaf, and all that are in no leaf yet. Each leaf is read once."""
-        found: list[Extent] = []
+        extents: list[Extent] = []
         for uid, fences in fetch.live_fences(state).items():
             leaf = self.stored.leaf(uid)
             if leaf is None:
                 return self.live(self.stored.readable(state), choose)
             for fence in fences:
                 span = leaf.span(fence.partition, fence.base, fence.end)
-                found += map(leaf.extent, choose(leaf, span))
+                extents += map(leaf.extent, choose(leaf, span))
         for part in state.parts:
-            found += part.tail.overlapping(part.start, part.end)
-        return found
+            extents += part.tail.overlapping(part.start, part.end)
+        return extents
 
     def _load(self, uids: tuple[str, ...], leaves: dict[str, Leaf]) -> bool:
         """False when one can't be read: it was merged into a newer one, or is broken."""
@@ -172,6 +174,7 @@ class Reader:
             except _OldPlan as old:
                 if failed is None:
                     failed = old
+                logger.info("%s: an old plan is made again: %s", self.chain.folder, old)
                 self.chain.doubt()
                 self.stored.refresh()  # The topic need not have been opened yet.
 
@@ -234,10 +237,10 @@ class Reader:
             return OpenSegment.whole(ref, extent.records, name, data)
 
         def ranged(low: int, high: int) -> bytes:
-            found = store.get(name, low, high)
-            if found is None:
+            data = store.get(name, low, high)
+            if data is None:
                 raise _OldPlan(extent, f"{name} is not there")
-            return found
+            return data
 
         return OpenSegment(ref, extent.records, name, ranged)
 
@@ -254,9 +257,9 @@ class Reader:
 
     def _open_entry(self, extent: Extent) -> StoredEntry:
         kept = self._kept
-        known = None if kept is None else kept.get(extent.entry)
-        if known is not None and known.entry.write_id == extent.write_id:
-            return known
+        stored = None if kept is None else kept.get(extent.entry)
+        if stored is not None and stored.entry.write_id == extent.write_id:
+            return stored
         name = EntryName(self.chain.folder, extent.entry)
         stored = self.chain.read_entry(extent.entry)
         if stored is None:
@@ -287,16 +290,16 @@ class Reader:
         leaves: dict[str, Leaf] = {}
         at = state.start(partition)
         while True:
-            found = fetch.first_at_or_after(self.chain.state, partition, time_ms, at, leaves)
-            if found is None:
+            extent = fetch.first_at_or_after(self.chain.state, partition, time_ms, at, leaves)
+            if extent is None:
                 return None
-            if isinstance(found, fetch.NeedLeaves):
-                if not self._load(found.uids, leaves):
+            if isinstance(extent, fetch.NeedLeaves):
+                if not self._load(extent.uids, leaves):
                     self.stored.recover()
                 continue
-            low = max(at, found.base)
+            low = max(at, extent.base)
             try:
-                hit = self._first_row_at(partition, low, found.end, time_ms)
+                hit = self._first_row_at(partition, low, extent.end, time_ms)
             except OffsetOutOfRangeError:
                 # Retention took it meanwhile: go on where the log starts now.
                 fetch.check_partition(self.chain.state, partition)
@@ -306,7 +309,7 @@ class Reader:
                 continue
             if hit is not None:
                 return hit
-            at = found.end
+            at = extent.end
 
     def _first_row_at(
         self, partition: int, start: int, end: int, time_ms: int
@@ -346,10 +349,10 @@ def _gapped_batches(
     piece: fetch.PlannedPiece, source: OpenSegment, columns: tuple[str, ...]
 ) -> Iterator[FetchedBatch]:
     """Of a compacted segment, whose rows carry their offsets."""
-    wanted = tuple(dict.fromkeys((*columns, "offset")))
+    with_offset = tuple(dict.fromkeys((*columns, "offset")))
     at = piece.start
     for i, group in enumerate(source.groups):
-        [table] = source.read(group.first, group.first + group.records, wanted)
+        [table] = source.read(group.first, group.first + group.records, with_offset)
         offsets = table.column("offset").to_numpy()
         low, high = np.searchsorted(offsets, [piece.start, piece.end])
         last = i == len(source.groups) - 1
@@ -384,7 +387,7 @@ def _batch(
 def _corrupt(failed: _OldPlan) -> CorruptLogError:
     extent = failed.extent
     return CorruptLogError(
-        f"Offsets {extent.base} to {extent.end} of partition {extent.partition}: {failed.found}, "
+        f"Offsets {extent.base} to {extent.end} of partition {extent.partition}: {failed.reason}, "
         "and the log still names it.",
         "Restore it from a backup; 'offsetlog verify' names all faults.",
     )

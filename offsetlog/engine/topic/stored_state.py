@@ -13,6 +13,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -31,6 +32,7 @@ REBASE_EVERY = 4096
 """Entries after which a reader looks for a newer stored state to rest on."""
 HINT_BYTES = 4096
 _HINT = field("seq", integer())
+logger = logging.getLogger(__name__)
 
 
 class StoredState:
@@ -231,7 +233,8 @@ class StoredState:
             if state.tip - state.index.seq < every:
                 return False
             self.publish()
-        except Exception:  # noqa: BLE001 - the thread that writes for all must outlive it
+        except Exception as error:  # noqa: BLE001 - the thread that writes for all must outlive it
+            logger.warning("%s: no snapshot was stored: %s", chain.folder, error)
             return False
         return True
 
@@ -249,18 +252,18 @@ class StoredState:
         state = self.publish()
         # Each round leaves fewer to sort, unless a leaf cannot be read.
         for _ in range(len(state.index.leaves)):
-            wanted = leaves_to_sort(state.index, self._limits.publishing)
-            if not wanted:
+            positions = leaves_to_sort(state.index, self._limits.publishing)
+            if not positions:
                 break
-            state = self._publish(wanted)
+            state = self._publish(positions)
         return state
 
-    def _publish(self, wanted: list[int]) -> TopicState:
+    def _publish(self, positions: list[int]) -> TopicState:
         chain, store, folder = self._chain, self._chain.store, self._chain.folder
         chain.check_place()
         state = chain.state
         merged = {}
-        for position in wanted:
+        for position in positions:
             leaf = self.leaf(state.index.leaves[position].uid)
             if leaf is not None:
                 merged[position] = leaf

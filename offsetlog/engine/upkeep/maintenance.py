@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -54,6 +55,7 @@ GRACE_MS = 24 * 3_600_000
 STUBS_AT_ONCE = 256
 _STUBBED_TO = field("stubbed_to", default(integer(), 0))
 _base = attrgetter("base")
+logger = logging.getLogger(__name__)
 Progress = Callable[[str, int, int], None]
 """(what is done, how much of it is done, how much there is)."""
 
@@ -83,24 +85,23 @@ class Maintenance:
 
     def __init__(
         self,
-        handle: OpenTopic,
+        topic: OpenTopic,
         pool: ThreadPoolExecutor | None = None,
         *,
         grace_ms: int = GRACE_MS,
         progress: Progress | None = None,
     ) -> None:
-        self._handle = handle
-        self._chain = handle.chain
-        self._limits = handle.chain.env.limits
-        self._store = handle.chain.store
-        self._folder = handle.chain.folder
+        self._topic = topic
+        self._chain = topic.chain
+        self._limits = topic.chain.env.limits
+        self._store = topic.chain.store
+        self._folder = topic.chain.folder
         self._pool = pool
         self._grace = check_grace(grace_ms)
         self._progress = progress or (lambda what, done, of: None)
 
     def run(self) -> Maintained:
-        handle = self._handle
-        handle.refresh()
+        self._topic.refresh()
         self._chain.check_place()
         now = self._storage_now()
         expired = self._retain(now)
@@ -109,12 +110,22 @@ class Maintenance:
         self._collect(now)
         stubs = self._stub(now)
         files, size = self._delete()
-        handle.stored.tidy()
+        self._topic.stored.tidy()
         self._drop_stored(now)
         state = self._chain.state
-        return Maintained(
-            state.topic, expired, rewritten, fresh, stubs, files, size, state.horizon, state.tip
+        maintained = Maintained(
+            topic=state.topic,
+            expired_records=expired,
+            rewritten_files=rewritten,
+            new_segments=fresh,
+            stubs=stubs,
+            deleted_files=files,
+            deleted_bytes=size,
+            horizon=state.horizon,
+            entries=state.tip,
         )
+        logger.info("maintained %s", maintained)
+        return maintained
 
     def _storage_now(self) -> int:
         """The storage's own clock: the time that it gives to a file written now."""
@@ -152,13 +163,13 @@ class Maintenance:
             if start > part.start:
                 starts.append((partition, start))
         if starts:
-            self._handle.decide(Trim(tuple(starts)))
+            self._topic.decide(Trim(tuple(starts)))
         after = self._chain.state
         return sum(after.start(p) - state.start(p) for p, _ in starts)
 
-    def _extents(self, state: TopicState, partition: int) -> Iterator:  # type: ignore[type-arg]
+    def _extents(self, state: TopicState, partition: int) -> Iterator[Extent]:
         part = state.parts[partition]
-        return self._handle.reader.extents(state, partition, part.start, part.end)
+        return self._topic.reader.extents(state, partition, part.start, part.end)
 
     # --- consolidation ---------------------------------------------------------------------
 
@@ -168,7 +179,7 @@ class Maintenance:
         config = settings_of(state.config)
         target = config.segment_bytes
         small: dict[int, list[Extent]] = {}
-        for extent in self._handle.reader.live(state, partial(small_ones, target_bytes=target)):
+        for extent in self._topic.reader.live(state, partial(small_ones, target_bytes=target)):
             small.setdefault(extent.partition, []).append(extent)
         plans = [
             plan
@@ -184,11 +195,14 @@ class Maintenance:
         for low in range(0, len(plans), self._limits.runs_per_entry):
             self._progress("consolidating", low, len(plans))
             group = plans[low : low + self._limits.runs_per_entry]
-            made = [(plan, self._rewrite(plan, config.compression)) for plan in group]
-            done = [(plan, run) for plan, run in made if run is not None]
-            runs = tuple(run for _, run in done)
-            if runs and self._handle.decide(Replace(state.tip, runs)) is None:
-                replaced += sum(len(plan.extents) for plan, _ in done)
+            tried = [(plan, self._rewrite(plan, config.compression)) for plan in group]
+            rewritten = [(plan, run) for plan, run in tried if run is not None]
+            runs = tuple(run for _, run in rewritten)
+            void = self._topic.decide(Replace(state.tip, runs)) if runs else None
+            if void is not None:
+                logger.info("%s: a rewrite does not count: %s", state.topic, void.detail)
+            elif runs:
+                replaced += sum(len(plan.extents) for plan, _ in rewritten)
                 written += len(runs)
         if plans:
             self._progress("consolidating", len(plans), len(plans))
@@ -198,7 +212,7 @@ class Maintenance:
         """Write one segment with the records of a run of extents; None if they are gone."""
         columns = (*rows.ROWS.names, "offset")
         try:
-            batches = self._handle.reader.read(plan.partition, plan.start, plan.end, columns)
+            batches = self._topic.reader.read(plan.partition, plan.start, plan.end, columns)
             tables = [batch.table for batch in batches]
         except (OffsetOutOfRangeError, UnknownTopicError):
             # The log start was moved, or the topic deleted, since this was planned.
@@ -214,14 +228,14 @@ class Maintenance:
         first = plan.extents[0]
         low, high = (int(times.min()), int(times.max())) if len(times) else (first.min_ts,) * 2
         piece = ReplacementPiece(
-            plan.start,
-            plan.end,
-            table.num_rows,
-            plan.bytes,
-            low,
-            high,
-            first.ts_type,
-            ref,
+            base=plan.start,
+            end=plan.end,
+            records=table.num_rows,
+            bytes=plan.bytes,
+            min_ts=low,
+            max_ts=high,
+            ts_type=first.ts_type,
+            segment=ref,
         )
         return ReplacedRun(plan.partition, plan.start, plan.end, (piece,))
 
@@ -232,13 +246,13 @@ class Maintenance:
         state = self._chain.state
         config = settings_of(state.config)
         oldest = self._chain.env.now_ms() - config.producer_expiration_ms
-        known = sorted((app.entry, app.time) for _, app in state.own.items())
-        silent = [entry for entry, time in known if time < oldest]
+        senders = sorted((app.entry, app.time) for _, app in state.own.items())
+        silent = [entry for entry, time in senders if time < oldest]
         floor = max(silent, default=-1) + 1
-        if len(known) - len(silent) > self._limits.senders_kept:
-            floor = max(floor, known[-self._limits.senders_kept][0])
-        if floor > state.floor and silent or len(known) > self._limits.senders_kept:
-            self._handle.decide(Expire(min(floor, state.tip)))
+        if len(senders) - len(silent) > self._limits.senders_kept:
+            floor = max(floor, senders[-self._limits.senders_kept][0])
+        if floor > state.floor and silent or len(senders) > self._limits.senders_kept:
+            self._topic.decide(Expire(min(floor, state.tip)))
 
     # --- collection ------------------------------------------------------------------------
 
@@ -247,7 +261,8 @@ class Maintenance:
         state = self._chain.state
         horizon = self._horizon(now_ms, state)
         if horizon > state.horizon:
-            self._handle.decide(Collect(horizon))
+            logger.debug("%s: horizon %d", state.topic, horizon)
+            self._topic.decide(Collect(horizon))
 
     def _horizon(self, now_ms: int, state: TopicState) -> int:
         """By bisection: entries are stored in the order of their numbers."""
@@ -269,27 +284,27 @@ class Maintenance:
         state = self._chain.state
         if state.collected_at < 0:
             return 0, 0
-        extents = self._handle.reader.live(state, segments_of)
+        extents = self._topic.reader.live(state, segments_of)
         live = {extent.segment.uid for extent in extents if extent.segment is not None}
         files = size = 0
         for folder in self._store.folders(self._folder):
             if names.parse_partition_folder(folder) is None:
                 continue
-            found = {}
+            segments_there = {}
             for info in self._store.list(f"{self._folder}/{folder}"):
                 parsed = names.parse_segment(info.name)
                 if parsed is not None:
-                    found[info.name] = (parsed.born, parsed.uid, info.size)
-            gone = list(
+                    segments_there[info.name] = (parsed.born, parsed.uid, info.size)
+            condemned = list(
                 retention.condemned(
-                    ((born, uid, name) for name, (born, uid, _) in found.items()),
+                    ((born, uid, name) for name, (born, uid, _) in segments_there.items()),
                     state.horizon,
                     live,
                 )
             )
-            self._store.delete(gone)
-            files += len(gone)
-            size += sum(found[name][2] for name in gone)
+            self._store.delete(condemned)
+            files += len(condemned)
+            size += sum(segments_there[name][2] for name in condemned)
         return files, size
 
     # --- stubs -----------------------------------------------------------------------------
@@ -300,24 +315,24 @@ class Maintenance:
         if not self._store.replaces_at_once:
             return 0
         state = self._chain.state
-        extents = self._handle.reader.live(state, inline_of)
+        extents = self._topic.reader.live(state, inline_of)
         needed = {extent.entry for extent in extents if extent.inline}
-        done = self._stubbed_to()
+        start = self._stubbed_to()
         limit = self._horizon(now_ms, state) if self._grace else state.tip
         stubs = 0
         reached: int | None = None
-        for low in range(done, limit, STUBS_AT_ONCE):
+        for low in range(start, limit, STUBS_AT_ONCE):
             numbers = range(low, min(limit, low + STUBS_AT_ONCE))
             free = [number for number in numbers if number not in needed]
             # Each waits for the disk or the store by itself: many wait together.
             work = map if self._pool is None else self._pool.map
             stubs += sum(work(self._stub_one, free))
-            self._progress("taking rows out", numbers.stop - done, limit - done)
+            self._progress("taking rows out", numbers.stop - start, limit - start)
             if reached is None and len(free) < len(numbers):
                 reached = min(set(numbers) - set(free))
-                self._note_stubbed(reached, done)
+                self._note_stubbed(reached, start)
         if reached is None:
-            self._note_stubbed(limit, done)
+            self._note_stubbed(limit, start)
         return stubs
 
     def _note_stubbed(self, reached: int, before: int) -> None:
@@ -357,14 +372,14 @@ class Maintenance:
         )
         if snapshots and snapshots[-1][0] > self._chain.state.tip:
             self._chain.check_reaches(snapshots[-1][0])
-        old, kept = [], [seq for seq, _ in snapshots[-self._limits.snapshots_kept :]]
+        expendable, needed = [], [seq for seq, _ in snapshots[-self._limits.snapshots_kept :]]
         for seq, info in snapshots[: -self._limits.snapshots_kept]:
             if info.modified_ms > now_ms - min(self._grace, 3_600_000):
-                kept.append(seq)
-            elif not info.size or self._handle.stored.is_snapshot(seq):
-                old.append(info.name)
+                needed.append(seq)
+            elif not info.size or self._topic.stored.is_snapshot(seq):
+                expendable.append(info.name)
             # Else it has a snapshot's name alone, as an entry has: it is not ours to delete.
-        used = self._handle.stored.leaves_of(kept)
+        used = self._topic.stored.leaves_of(needed)
         if used is None:
             return
         leaves = [
@@ -374,7 +389,7 @@ class Maintenance:
             and leaf.uid not in used
             and info.modified_ms <= now_ms - max(self._grace // 24, 60_000)
         ]
-        self._store.delete([*old, *leaves])
+        self._store.delete([*expendable, *leaves])
         self._sweep(now_ms)
 
     def _sweep(self, now_ms: int) -> None:

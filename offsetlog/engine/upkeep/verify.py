@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from offsetlog.core.topic import invariants as scrub
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.fold import step
+from offsetlog.core.topic.invariants import state_faults, tiling_faults
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
 from offsetlog.engine.topic.open_topic import unknown_topic
 from offsetlog.errors import CorruptLogError, OffsetLogError
@@ -76,7 +76,7 @@ class _Verify:
         except OffsetLogError as error:
             self._faults.append(str(error))
             return TopicReport(self._folder, 0, 0, 0, 0, tuple(self._faults))
-        self._faults += scrub.state_faults(state)
+        self._faults += state_faults(state)
         self._check_ends(state)
         if not state.tip:
             self._faults.append(f"{self._folder}: there is no entry 0, so this is not a topic")
@@ -86,7 +86,7 @@ class _Verify:
         records = 0
         for partition, part in enumerate(state.parts):
             extents = list(part.tail)
-            self._faults += scrub.tiling_faults(partition, part.start, part.end, extents)
+            self._faults += tiling_faults(partition, part.start, part.end, extents)
             records += part.end - part.start
             for i, extent in enumerate(extents):
                 self._progress(f"partition {partition}", i, len(extents))

@@ -1,12 +1,11 @@
-"""Landing, retention, rewriting, collection, scrub."""
+"""Landing, retention, rewriting, collection, invariants."""
 
 from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetlog.core.topic import invariants as scrub
-from offsetlog.core.topic import landing, retention, rewrite
+from offsetlog.core.topic import invariants, landing, retention, rewrite
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.index import leaf_of
 from offsetlog.values import NO_LIMIT
@@ -163,17 +162,17 @@ def test_a_byte_is_rewritten_a_logarithmic_number_of_times(few, target):
     assert len(extents) <= few + 3 * math.ceil(total / target) + 12 * few
 
 
-# --- scrub ---------------------------------------------------------------------------------
+# --- invariants ----------------------------------------------------------------------------
 
 
-def test_scrub_finds_planted_faults():
+def test_planted_faults_are_found():
     story = Story()
     for seq in range(1, 4):
         story.land(append(seq=seq))
     extents = list(story.state.parts[0].tail)
 
     def faults(found: list[Extent], start: int = 0, end: int = 6) -> list[str]:
-        return list(scrub.tiling_faults(0, start, end, found))
+        return list(invariants.tiling_faults(0, start, end, found))
 
     assert not faults(extents)
     assert not faults(extents, start=1), "the log start may cut an extent"
@@ -189,11 +188,11 @@ def test_scrub_finds_planted_faults():
     assert faults([extents[0], extents[1]._replace(base=2, end=2), *extents[1:]])
 
 
-def test_scrub_finds_impossible_states():
+def test_impossible_states_are_found():
     story = Story()
     story.land(append())
     state = story.state
-    assert not list(scrub.state_faults(state))
+    assert not list(invariants.state_faults(state))
     part = state.parts[0]
     for broken in (
         state._replace(parts=(part._replace(start=5), *state.parts[1:])),
@@ -203,4 +202,4 @@ def test_scrub_finds_impossible_states():
         state._replace(floor=9),
         state._replace(head=9),
     ):
-        assert list(scrub.state_faults(broken))
+        assert list(invariants.state_faults(broken))
