@@ -69,7 +69,7 @@ class CliSession:
 
         if not self.debug:
             # Troubles that libraries log reach the user as our error, or not at all.
-            logging.lastResort = None
+            logging.lastResort = logging.NullHandler()
         address = self.address()
         _check_names(address.storage)
         return offsetlog.open(address.url, single_writer=self.single_writer, **address.storage)

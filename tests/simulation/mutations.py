@@ -250,7 +250,7 @@ def _a_list_from_a_state_before_its_collect() -> list[Patch]:
         horizon = self._horizon(now_ms, state)
         self._before = state._replace(horizon=horizon, collected_at=state.tip)  # type: ignore[attr-defined]
         if horizon > state.horizon:
-            self._handle.decide(Collect(horizon))
+            self._topic.decide(Collect(horizon))
 
     def early(self: Maintenance) -> tuple[int, int]:
         chain = self._chain

@@ -221,8 +221,8 @@ def test_upkeep_goes_on_past_a_broken_topic_and_tells_of_it(broken, error, monke
     run, looked_at = Maintenance.run, []
 
     def runs(self):
-        looked_at.append(self._handle.name)
-        if error is not None and self._handle.name == "a":
+        looked_at.append(self._topic.name)
+        if error is not None and self._topic.name == "a":
             raise error
         return run(self)
 
