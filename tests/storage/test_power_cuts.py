@@ -11,7 +11,6 @@ from deltalake import DeltaTable, QueryBuilder
 
 import offsetlog
 from offsetlog.storage import open_store
-from offsetlog.storage.delta import read as delta_reading
 from offsetlog.storage.delta import table as delta_offsets
 from offsetlog.storage.offsets.open import open_offsets
 from tests.storage.power_cut import Disk, Image
@@ -80,8 +79,7 @@ def test_who_finds_a_table_that_nobody_synced_syncs_it(disk, tmp_path, there, mo
 
 @pytest.mark.parametrize("there", [False, True])
 def test_after_upkeep_groups_go_on_behind_a_power_cut(disk, tmp_path, there, monkeypatch):
-    for module in (delta_offsets, delta_reading):
-        monkeypatch.setattr(module, "LOGS_KEPT", 3)
+    monkeypatch.setattr(delta_offsets, "LOGS_KEPT", 3)
     with made(disk.place) as log:
         commit(log, 0)
         disk.settle()
@@ -93,8 +91,7 @@ def test_after_upkeep_groups_go_on_behind_a_power_cut(disk, tmp_path, there, mon
 
 
 def test_a_power_cut_at_any_moment_takes_nothing_that_was_acknowledged(disk, tmp_path, monkeypatch):
-    for module in (delta_offsets, delta_reading):
-        monkeypatch.setattr(module, "LOGS_KEPT", 3)
+    monkeypatch.setattr(delta_offsets, "LOGS_KEPT", 3)
     acknowledged, images = [-1], []
 
     def keep() -> None:

@@ -26,7 +26,6 @@ from offsetlog.engine.env import REAL
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.format import facts_arrow as fact_rows
 from offsetlog.storage import Committed, Conflict, Unknown, open_store
-from offsetlog.storage.delta import read as delta_reading
 from offsetlog.storage.delta import table as delta
 from offsetlog.storage.delta.table import DeltaOffsets
 from offsetlog.storage.offsets.chain import ChainOffsets
@@ -314,7 +313,7 @@ def test_heartbeats_are_overwritten(opened):
 def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch):
     monkeypatch.setattr(delta, "LOGS_KEPT", 3)
     monkeypatch.setattr(delta, "TIDY_EVERY", 10)
-    monkeypatch.setattr(delta_reading, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(delta, "CHECK_SECONDS", 0.05)
     port, sleeper, writer = opened(), opened(), opened()
     table = grow(port, begin(port), 2)
     seen = fold(EMPTY, sleeper.read(-1).facts, table.version)
@@ -340,7 +339,6 @@ def test_a_put_that_comes_after_the_log_was_cleaned_is_believed_by_nobody(
 ):
     """As of a process that stood still in the middle of an append, for hundreds of versions."""
     monkeypatch.setattr(delta, "LOGS_KEPT", 3)
-    monkeypatch.setattr(delta_reading, "LOGS_KEPT", 3)
     port, bystander = opened(), opened()
     stood = OffsetsTable(opened(), REAL)
     table = grow(port, begin(port), 2)
