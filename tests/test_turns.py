@@ -64,6 +64,6 @@ def test_who_is_killed_blocks_nobody(tmp_path: Path) -> None:
     alone = take(path, "alone")
     assert begins(alone)
     alone.kill()
-    alone.wait()
+    alone.communicate(timeout=30)
     with Turns(path).turn(alone=True):
         pass

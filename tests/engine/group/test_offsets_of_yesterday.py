@@ -122,7 +122,11 @@ def test_a_worker_joins_and_reads_on(place: Open, log: Any, groups: dict[str, An
         for partition in (0, 1):
             assert producer.send("a", b"new", partition=partition).result().offset == 20
     with quiet(log, "billing", ["a"]) as consumer:
-        rows = consumer.poll(5, max_records=1000)
+        rows = []
+        while len(rows) < sum(21 - offset for offset in at.values()) and (
+            more := consumer.poll(5, max_records=1000)
+        ):
+            rows += more
         found = {tp: [r.offset for r in rows if (r.topic, r.partition) == tp] for tp in at}
         assert found == {tp: [*range(offset, 21)] for tp, offset in at.items()}
         consumer.commit()

@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+import warnings
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,7 +53,9 @@ def everything(root: Path):
     out = []
     for ask in asks:
         try:
-            with offsetlog.open(str(root)) as log:
+            # A topic that can't be read is left out with a warning, which is an answer too.
+            with warnings.catch_warnings(), offsetlog.open(str(root)) as log:
+                warnings.simplefilter("ignore", offsetlog.OffsetLogWarning)
                 out.append(ask(log))
         except OffsetLogError as error:
             out.append(error)
@@ -151,6 +154,7 @@ def test_folders_that_are_nobodys_topics_are_let_be(root, folder):
         "__consumer_offsets/_delta_log/00000000000000000000.json",
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore::offsetlog.OffsetLogWarning")
 def test_a_file_of_twenty_gigabytes_takes_no_memory(root, name):
     """Sparse, so it costs its author nothing."""
     path = root / name
