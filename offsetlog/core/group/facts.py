@@ -69,18 +69,7 @@ class FactKind:
     DELETE = "delete"
 
 
-KINDS = frozenset(
-    {
-        FactKind.COMMIT,
-        FactKind.RELEASE,
-        FactKind.RESET,
-        FactKind.JOIN,
-        FactKind.LEAVE,
-        FactKind.EXPEL,
-        FactKind.TOPICS,
-        FactKind.DELETE,
-    }
-)
+KINDS = frozenset(kind for name, kind in vars(FactKind).items() if name.isupper())
 
 
 class Fact(NamedTuple):

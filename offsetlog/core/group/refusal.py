@@ -55,15 +55,15 @@ def why_ignored(draft: GroupDraft, fact: Fact) -> str | None:
 
 
 def _has_partition(fact: Fact) -> bool:
-    return bool(fact.topic) and whole(fact.partition) and (fact.partition or 0) >= 0
+    return bool(fact.topic) and whole(fact.partition) and fact.partition >= 0
 
 
-def _has_offset(fact: Fact) -> bool:
-    return whole(fact.offset) and 0 <= (fact.offset or 0) <= MAX_OFFSET
+def _has_position(fact: Fact) -> bool:
+    return _has_partition(fact) and whole(fact.offset) and 0 <= fact.offset <= MAX_OFFSET
 
 
 def _commit(draft: GroupDraft, fact: Fact) -> str | None:
-    if not _has_partition(fact) or not _has_offset(fact):
+    if not _has_position(fact):
         return IgnoredReason.MALFORMED
     reason = _holding(draft, fact)
     if reason is None and fact.reset < draft.last_reset.get(partition_of(fact), 0):
@@ -88,15 +88,14 @@ def _holding(draft: GroupDraft, fact: Fact) -> str | None:
 
 
 def _release(draft: GroupDraft, fact: Fact) -> str | None:
-    if not _has_partition(fact) or fact.member is None:
-        return IgnoredReason.MALFORMED
-    if fact.offset is not None and not _has_offset(fact):
+    well_formed = _has_partition(fact) if fact.offset is None else _has_position(fact)
+    if not well_formed or fact.member is None:
         return IgnoredReason.MALFORMED
     return _holding(draft, fact)
 
 
 def _reset(draft: GroupDraft, fact: Fact) -> str | None:
-    if not _has_partition(fact) or not _has_offset(fact):
+    if not _has_position(fact):
         return IgnoredReason.MALFORMED
     return None if draft.may_reset(fact.reset) else IgnoredReason.NOT_THE_NEXT_RESET
 
