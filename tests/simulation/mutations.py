@@ -209,20 +209,20 @@ def _any_rows_under_a_callers_key() -> list[Patch]:
 
 def _an_abort_deletes_its_segments() -> list[Patch]:
     """Who got no answer tidies up what it had written for the entry."""
-    land = Writer._land
+    land = Chain.land
 
-    def tidy(self: Writer, body: Append, load: Any, number: Any) -> Any:
+    def tidy(self: Chain, stored: Any, tried: Any = None) -> Any:
         try:
-            return land(self, body, load, number)
+            return land(self, stored, tried)
         except OffsetLogError:
-            for part in body.parts:
+            for part in getattr(stored.entry.body, "parts", ()):
                 if part.segment is not None:
-                    name = names.segment_name(self.chain.folder, part.partition, part.segment)
+                    name = names.segment_name(self.folder, part.partition, part.segment)
                     with suppress(OffsetLogError):
-                        self.chain.store.delete([str(name)])
+                        self.store.delete([str(name)])
             raise
 
-    return [(Writer, "_land", tidy)]
+    return [(Chain, "land", tidy)]
 
 
 # --- maintenance ---------------------------------------------------------------------------
