@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench import readme
+from bench import api_page, readme
 from bench.figures_page import number
 from bench.results import Row, load
 from tests.pages import PAGES, ROOT, blocks, moved, run
@@ -69,6 +70,44 @@ def test_links_point_to_what_is_there(page: Path, target: str) -> None:
 def test_every_page_is_in_the_readmes_table() -> None:
     linked = set(re.findall(r"\]\(([^)#]+)\)", README.read_text()))
     assert {str(page.relative_to(ROOT)) for page in PAGES if page != README} <= linked
+
+
+def test_the_page_of_the_api_is_current() -> None:
+    assert api_page.main(["--check"]) == 0
+
+
+def test_the_tests_that_are_named_exist() -> None:
+    tests = ROOT / "tests"
+    for page in (tests / "README.md", ROOT / "SECURITY.md", ROOT / "CONTRIBUTING.md"):
+        path = ""
+        for file, name in re.findall(r"`([\w/]+\.py)?(?:::(\w+))?`", page.read_text()):
+            path = file or path
+            if path and "test_" in f"{path}{name}":
+                source = tests / path.removeprefix("tests/")
+                assert f"def {name}(" in source.read_text() if name else source.exists()
+
+
+def test_the_walks_name_what_is_there() -> None:
+    """Functions, methods and locks that docs/architecture.md names exist in the code."""
+    names: set[str] = set()
+    for package in ("offsetlog", "spark_plugin"):
+        for path in (ROOT / package).rglob("*.py"):
+            names.add(path.stem)
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                    names.add(node.name)
+                if isinstance(node, ast.ClassDef):
+                    for part in ast.walk(node):
+                        if isinstance(part, ast.FunctionDef):
+                            names.add(f"{node.name}.{part.name}")
+                        elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store):
+                            names.add(f"{node.name}.{part.attr}")
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    _, _, walks = page.partition("## The life of an append")
+    named = re.findall(r"`([A-Z]\w+(?:\.\w+)?|[a-z_]+)`", walks)
+    assert len(named) > 60
+    missing = set(named) - names - {"offsetlog", "pyspark_offsetlog"}
+    assert not missing, missing
 
 
 def test_the_page_on_logging() -> None:
