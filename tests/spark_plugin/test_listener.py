@@ -136,7 +136,7 @@ def test_other_sources_are_none_of_its_business(spark: Any, tmp_path: Path) -> N
 def test_without_the_options_records_are_known(
     spark: Any, log: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("pyspark_offsetlog.about.listener._seen_places", lambda query: None)
+    monkeypatch.setattr("pyspark_offsetlog.about.listener._places_in", lambda query: None)
     blind = offsetlog.spark.watch_lag(spark, lambda report: None)
     told = offsetlog.spark.watch_lag(spark, lambda report: None, root=log.url)
     try:
