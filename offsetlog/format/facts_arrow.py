@@ -147,11 +147,11 @@ def from_arrow(table: pa.Table, where: str) -> list[Fact]:
             raise _strange(f"{where} holds a row without {name!r}.")
     plain = table.set_column(_TIME, "committed_at", table.column(_TIME).cast(pa.int64()))
     for name, (low, high) in _RANGES.items():
-        found = pc.min_max(plain.column(name)).as_py()
+        extremes = pc.min_max(plain.column(name)).as_py()
         scale = 1000 if name == "committed_at" else 1
         if (
-            found["min"] is not None
-            and not low * scale <= found["min"] <= found["max"] <= high * scale
+            extremes["min"] is not None
+            and not low * scale <= extremes["min"] <= extremes["max"] <= high * scale
         ):
             raise _strange(f"{where} holds a row whose {name!r} is out of range.")
     try:
@@ -200,11 +200,11 @@ def positions_to_arrow(state: GroupsState) -> pa.Table:
             "group": name,
             "topic": topic,
             "partition": partition,
-            **said._asdict(),
-            "committed_at": said.committed_at * 1000,
+            **position._asdict(),
+            "committed_at": position.committed_at * 1000,
         }
         for name, group in sorted(state.groups.items())
-        for (topic, partition), said in sorted(group.positions.items())
+        for (topic, partition), position in sorted(group.positions.items())
     ]
     return pa.Table.from_pylist(rows, schema=POSITIONS)
 

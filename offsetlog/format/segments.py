@@ -91,8 +91,8 @@ def _encode(
         end = sink.tell()
         groups.append([start, end, xxhash.xxh3_64_hexdigest(view[start:end]), piece.num_rows])
         start = end
-    told = strict_json.dumps(groups).decode()
-    out.add_key_value_metadata({_VERSION: str(FORMAT_VERSION), _GROUPS: told})
+    groups_json = strict_json.dumps(groups).decode()
+    out.add_key_value_metadata({_VERSION: str(FORMAT_VERSION), _GROUPS: groups_json})
     out.close()
     end = sink.tell()
     foot = view[start:end]
@@ -169,9 +169,10 @@ class OpenSegment:
         for position in range(group.num_columns):
             column = group.column(position)
             if column.path_in_schema == "timestamp":
-                told = column.statistics
-                known = told is not None and told.has_min_max
-                return int(told.max_raw) if known else MAX_OFFSET
+                statistics = column.statistics
+                if statistics is None or not statistics.has_min_max:
+                    return MAX_OFFSET
+                return int(statistics.max_raw)
         return MAX_OFFSET
 
     def offsets(self, i: int) -> pa.ChunkedArray:
@@ -199,8 +200,8 @@ class OpenSegment:
             if len(body) != group.end - group.start:
                 raise self._changed(f"row group {i}")
             memoryview(self._memory)[group.start : group.end] = body
-        told = xxhash.xxh3_64_hexdigest(memoryview(self._memory)[group.start : group.end])
-        if told != group.sum:
+        checksum = xxhash.xxh3_64_hexdigest(memoryview(self._memory)[group.start : group.end])
+        if checksum != group.sum:
             raise self._changed(f"row group {i}")
         self._present.add(i)
 

@@ -111,7 +111,7 @@ _PACKED_LEAF = _packed(_LEAF_SCHEMA)
 def encode_snapshot(state: TopicState, index: Index, senders_in: str | None) -> bytes:
     """The file of ``state``, whose extents are all in ``index``. ``senders_in`` is the uid of
     the file of senders, when they are stored apart."""
-    told = {
+    stored = {
         "v": FORMAT_VERSION,
         "rules": state.rules,
         "tip": state.tip,
@@ -137,7 +137,7 @@ def encode_snapshot(state: TopicState, index: Index, senders_in: str | None) -> 
     table = pa.Table.from_arrays(arrays, schema=_FENCE_SCHEMA)
     out = seal.SealedWriter(table.schema, "zstd", column_encoding=_PACKED_FENCES)
     out.parquet.write_table(table)
-    return out.finish({_STATE: strict_json.dumps(told).decode()})
+    return out.finish({_STATE: strict_json.dumps(stored).decode()})
 
 
 def decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
