@@ -264,6 +264,7 @@ def test_a_broken_topic_can_be_purged(broken, how):
             assert list(log.topics()) == ["a", "b", "c"]
 
 
+@pytest.mark.filterwarnings("ignore::offsetlog.OffsetLogWarning")
 def test_an_interrupted_purge_is_ended_by_the_next(tmp_path, monkeypatch):
     root = tmp_path / "log"
     for most in range(8):
