@@ -401,7 +401,7 @@ class GroupCommit:
     def _fail(self, batch: SendBuffer, error: OffsetLogError) -> None:
         # Its text alone: a handler that keeps records would keep all that the error's frames hold.
         count, text = batch.size_now(), str(error)
-        logger.warning("%d records for topic %r failed: %s", count, batch.topic, text)
+        logger.info("%d records for topic %r failed: %s", count, batch.topic, text)
         batch.note_failure(error)
         self._keep_failure(batch)
         batch.fail(error)

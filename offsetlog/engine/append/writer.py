@@ -116,7 +116,7 @@ class Writer:
             except OffsetLogError as error:
                 if not error.may_have_landed or env.monotonic() + pause > min(deadline, self.until):
                     raise
-                logger.warning("An append may have landed; trying again: %s", str(error))
+                logger.info("An append may have landed; trying again: %s", str(error))
             env.sleep(pause * (0.5 + env.chance()))
             pause = min(5.0, 2 * pause)
 
