@@ -33,13 +33,13 @@ MINUTES ?= 60
 soak: $(VENV)/.test
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
 
-$(VENV)/.spark: setup.cfg pyproject.toml constraints.txt
+$(VENV)/.spark: setup.cfg setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing offsetlog and Spark into $(VENV); the first time this downloads some 450 MB."
 	$(PIP) -c constraints.txt -e '.[spark]'
 	touch $@
 
-$(VENV)/.test: setup.cfg pyproject.toml constraints.txt
+$(VENV)/.test: setup.cfg setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt -e '.[test]'
 	touch $@ $(VENV)/.spark

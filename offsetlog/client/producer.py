@@ -257,7 +257,7 @@ def _tell_at_exit() -> None:
             if isinstance(target, SequenceTarget):
                 error = target.abandon("The program ended")
                 if error is not None:
-                    logger.error("%s", error)
+                    logger.error("%s", str(error))
 
 
 def _refuse_in_child() -> None:

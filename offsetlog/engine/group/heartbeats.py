@@ -153,7 +153,7 @@ class Heartbeats:
         try:
             self._port.beat(heart.member, str(heart.count))
         except OffsetLogError as error:
-            logger.info("The heartbeat of %s was not written: %s", heart.member, error)
+            logger.info("The heartbeat of %s was not written: %s", heart.member, str(error))
             heart.next_beat = now + heart.timing.heartbeat_ms / 4000
 
     def _watch(self, heart: Heartbeat) -> None:
@@ -259,7 +259,7 @@ class Heartbeats:
                 )
             )
         except OffsetLogError as error:
-            logger.info("Silent members of %s were not expelled yet: %s", heart.group, error)
+            logger.info("Silent members of %s were not expelled yet: %s", heart.group, str(error))
             return
         logger.warning(
             "%s expelled %s from %s: no heartbeat came",

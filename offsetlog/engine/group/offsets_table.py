@@ -254,7 +254,7 @@ class OffsetsTable:
         try:
             self.port.tidy(version)
         except OffsetLogError as error:
-            logger.info("The offsets table %s was not tidied: %s", self.port.url, error)
+            logger.info("The offsets table %s was not tidied: %s", self.port.url, str(error))
         finally:
             self._tidying = False
 

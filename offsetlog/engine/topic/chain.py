@@ -478,7 +478,7 @@ class Chain:
 
     def _open_fate(self, number: int, error: str) -> StorageError:
         self._undecided = number
-        logger.info("%s may have landed: %s", EntryName(self.folder, number), error)
+        logger.info("%s may have landed: %s", EntryName(self.folder, number), str(error))
         return StorageError(
             f"No answer came to the write of {EntryName(self.folder, number)}: {error}",
             "It may have landed. Send it again with the same app_id and sequence, or look.",

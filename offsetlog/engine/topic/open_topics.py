@@ -96,7 +96,7 @@ class OpenTopics:
                 topic = self._in_folder(folder)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this topic's
                 found.broken[folder] = as_topic_error(folder, error)
-                logger.info("%s can't be read: %s", folder, error)
+                logger.info("%s can't be read: %s", folder, str(error))
             else:
                 if topic is not None:
                     found.topics.append(topic)

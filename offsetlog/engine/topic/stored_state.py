@@ -234,7 +234,7 @@ class StoredState:
                 return False
             self.publish()
         except Exception as error:  # noqa: BLE001 - the thread that writes for all must outlive it
-            logger.warning("%s: no snapshot was stored: %s", chain.folder, error)
+            logger.warning("%s: no snapshot was stored: %s", chain.folder, str(error))
             return False
         return True
 

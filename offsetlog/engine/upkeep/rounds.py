@@ -51,14 +51,14 @@ def maintain_all(
             maintenance = Maintenance(topic, pool, grace_ms=grace_ms, progress=progress)
             result.maintained.append(maintenance.run())
         except Exception as error:  # noqa: BLE001 - it must not keep the others from it
-            logger.info("upkeep of topic %s failed: %s", topic.name, error)
+            logger.info("upkeep of topic %s failed: %s", topic.name, str(error))
             result.failures[topic.name] = as_topic_error(topic.name, error)
     try:
         offsets = maintain_offsets(offsets_table(), offsets_retention_minutes, grace_ms)
         if offsets is not None:
             result.maintained.append(_in_a_topics_words(offsets))
     except OffsetLogError as error:
-        logger.info("upkeep of the offsets table failed: %s", error)
+        logger.info("upkeep of the offsets table failed: %s", str(error))
         result.failures[OFFSETS_FOLDER] = error
     return result
 

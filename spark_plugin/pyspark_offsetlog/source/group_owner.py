@@ -127,10 +127,12 @@ class GroupOwner:
             self._request(*progress)
         except FencedError as error:
             # The next look says who took the group.
-            logger.warning("A commit for the group %r was fenced: %s", self.group, error)
+            logger.warning("A commit for the group %r was fenced: %s", self.group, str(error))
         except Exception as error:  # noqa: BLE001 - nobody else would hear of it
             if isinstance(error, OffsetLogError) and error.retryable:
-                logger.warning("A commit for the group %r is tried again: %s", self.group, error)
+                logger.warning(
+                    "A commit for the group %r is tried again: %s", self.group, str(error)
+                )
                 if not self._has_warned:
                     self._has_warned = True
                     warn(
