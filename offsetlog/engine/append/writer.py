@@ -114,7 +114,9 @@ class Writer:
             try:
                 return self.append(load, sender, hashed_with, created_at_entry)
             except OffsetLogError as error:
-                if not error.may_have_landed or env.monotonic() + pause > min(deadline, self.until):
+                late = env.monotonic() + pause > min(deadline, self.until)
+                if late or not error.may_have_landed or isinstance(error, CorruptLogError):
+                    # An entry that can't be read stays so, however often it is asked for.
                     raise
                 logger.info("An append may have landed; trying again: %s", str(error))
             env.sleep(pause * (0.5 + env.chance()))

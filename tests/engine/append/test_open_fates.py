@@ -64,6 +64,24 @@ def test_a_refusal_behind_a_real_conflict_means_that_nothing_landed():
     assert values_of(handle) == [b"y"]
 
 
+def test_an_append_behind_an_entry_that_cannot_be_read_is_not_tried_again():
+    """The entry stays what it is: trying for two minutes would only hold the sender up."""
+    store, handle = topic()
+    _, other = topic(root=store._root, create=False)
+    send(other, batch(b"y"), 1, app="b")
+    [name] = [f.name for f in store.list("t/_log/0000000000000000") if f.name.endswith("1.parquet")]
+    store.put(f"t/_log/0000000000000000/{name.rpartition('/')[2]}", b"no entry")
+    tries = []
+    store.after_put = tries.append
+    state = handle.chain.state
+    with pytest.raises(CorruptLogError) as error:
+        handle.writer.deliver(
+            batch(b"x"), Sender("a", 1, True), state.partitions, state.created_at_entry
+        )
+    assert error.value.may_have_landed
+    assert len(tries) <= 2
+
+
 def test_an_entry_that_landed_and_cannot_be_folded_yet_may_have_landed():
     store, handle = topic()
     _, other = topic(root=store._root, create=False)
