@@ -48,7 +48,7 @@ from offsetlog.core.decode import (
 )
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import EMPTY, GroupsState
-from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
+from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.format import delta_log
 from offsetlog.format import facts_arrow as fact_rows
 from offsetlog.format.delta_log import LAST_CHECKPOINT, LOG, MOST_LOG_BYTES, Action, DeltaState
@@ -78,7 +78,6 @@ _NOTE_VERSION = field("version", integer())
 TIDY_EVERY = 50
 """Versions from one checkpoint to the next."""
 COMPACT_TRIES = 20
-CREATE_TRIES = 5
 UNNAMED = "_state/unnamed.json"
 Seen = dict[str, tuple[int, int]]
 """Files by their names: the version and the time at which they were seen first."""
@@ -427,19 +426,7 @@ class DeltaOffsets(HeartbeatFiles):
         if self._root_id is not None:
             settings[ROOT_KEY] = self._root_id()
         text = delta_log.new_table(fact_rows.SCHEMA, str(uuid.uuid4()), settings, _now_ms())
-        name = self._log_name(0)
-        offer = self.store.offer(text, name)
-        error = ""
-        try:
-            for _ in range(CREATE_TRIES):
-                result = offer.put(name)
-                if not isinstance(result, Unknown):
-                    break
-                error = result.error
-            else:
-                raise StorageError(f"No answer came to the making of {self.url}: {error}")
-        finally:
-            offer.close()
+        self._put_once(self._log_name(0), text)
         self._open(again=True)
 
     # --- appending -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from offsetlog.core import strict_json
 from offsetlog.core.decode import default, field, from_json, from_value, integer, plain, string
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import EMPTY, GroupsState
-from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
+from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.format import facts_arrow as fact_rows
 from offsetlog.storage.offsets.port import (
     ROOT_KEY,
@@ -25,11 +25,10 @@ from offsetlog.storage.offsets.port import (
     TableNews,
     Upkeep,
 )
-from offsetlog.storage.store import PutResult, Store, Unknown
+from offsetlog.storage.store import PutResult, Store
 
 FORMAT = 1
 BUCKET = 10_000
-TRIES = 5
 OWNER = "_root.json"
 """Whose a table is whose entry 0 does not say it; made once, by put-if-absent."""
 
@@ -59,20 +58,6 @@ class ChainOffsets(HeartbeatFiles):
         if self._root_id is not None:
             told[ROOT_KEY] = self._root_id()
         self._put_once(self._entry(0), strict_json.dumps(told))
-
-    def _put_once(self, name: str, text: bytes) -> None:
-        """The file is there afterwards, whoever was first."""
-        offer = self.store.offer(text, name)
-        error = ""
-        try:
-            for _ in range(TRIES):
-                result = offer.put(name)
-                if not isinstance(result, Unknown):
-                    return
-                error = result.error
-        finally:
-            offer.close()
-        raise StorageError(f"No answer came to the making of {self.url}: {error}")
 
     def _refuse_strangers(self) -> None:
         strangers = [f for f in self.store.folders(self.folder) if f[:1] != "_"]

@@ -22,11 +22,12 @@ from typing import NamedTuple, Protocol
 
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import GroupsState
-from offsetlog.errors import InvalidRequestError
-from offsetlog.storage.store import PutResult, Store
+from offsetlog.errors import InvalidRequestError, StorageError
+from offsetlog.storage.store import PutResult, Store, Unknown
 
 HEARTBEATS = "_heartbeats"
 STATE_FILE = "_state/checkpoint.json"
+CREATE_TRIES = 5
 CLOCK_FILE = "_state/clock.json"
 """Touched to read the storage's clock."""
 ROOT_KEY = "offsetlog.root"
@@ -119,6 +120,20 @@ class HeartbeatFiles:
 
     def _name(self, name: str) -> str:
         return f"{self.folder}/{name}" if self.folder else name
+
+    def _put_once(self, name: str, text: bytes) -> None:
+        """The file is there afterwards, whoever was first."""
+        offer = self.store.offer(text, name)
+        error = ""
+        try:
+            for _ in range(CREATE_TRIES):
+                result = offer.put(name)
+                if not isinstance(result, Unknown):
+                    return
+                error = result.error
+        finally:
+            offer.close()
+        raise StorageError(f"No answer came to the making of {self.url}: {error}")
 
     def _check_root(self) -> None:
         """Refuse a table that is another log's."""
