@@ -1,34 +1,34 @@
 """offsetlog: Kafka's topics, partitions and offsets as Parquet files, with no broker.
 
 ``offsetlog.open(url)`` opens a root on any fsspec filesystem; everything else hangs off the
-``Log`` that it gives. The import is light: Arrow, fsspec and the like load when they are used.
+``Log`` that it gives. Each name is imported when it is first used: nothing is imported here, so
+that a command that is ended at once ends silently (``__main__``).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from offsetlog.errors import (
-    CorruptLogError,
-    FencedError,
-    InvalidRequestError,
-    NoOffsetForGroupError,
-    OffsetLogError,
-    OffsetLogWarning,
-    OffsetOutOfRangeError,
-    StorageError,
-    TopicExistsError,
-    UnknownTopicError,
-    UnsafeFilesystemError,
-)
-from offsetlog.values import Record, RecordMetadata, TopicPartition
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from offsetlog.client.consumer import Consumer
     from offsetlog.client.group import Group
     from offsetlog.client.log import Log
     from offsetlog.client.producer import Producer
     from offsetlog.client.topic import Topic
+    from offsetlog.errors import (
+        CorruptLogError,
+        FencedError,
+        InvalidRequestError,
+        NoOffsetForGroupError,
+        OffsetLogError,
+        OffsetLogWarning,
+        OffsetOutOfRangeError,
+        StorageError,
+        TopicExistsError,
+        UnknownTopicError,
+        UnsafeFilesystemError,
+    )
+    from offsetlog.opening import open  # noqa: A004
+    from offsetlog.values import Record, RecordMetadata, TopicPartition
 
 __version__ = "0.1.0"
 
@@ -57,35 +57,26 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The classes that need Arrow, when somebody names them."""
-    if name not in ("Consumer", "Group", "Log", "Producer", "Topic"):
+_OF_CLIENT = ("Consumer", "Group", "Log", "Producer", "Topic")
+_VALUES = ("Record", "RecordMetadata", "TopicPartition")
+
+
+def __getattr__(name: str) -> object:
+    """A public name, when somebody first uses it."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"offsetlog.client.{name.lower()}"), name)
+    if name in _OF_CLIENT:
+        home = f"client.{name.lower()}"
+    elif name == "open":
+        home = "opening"
+    else:
+        home = "values" if name in _VALUES else "errors"
+    value: object = getattr(import_module(f"offsetlog.{home}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
-
-
-def open(  # noqa: A001
-    url: str,
-    *,
-    single_writer: bool = False,
-    offsets_table: str | None = None,
-    **storage_options: Any,
-) -> Log:
-    """Open the log at ``url``: a local path, or any URL that fsspec knows.
-
-    ``storage_options`` are passed to the filesystem; credentials are better taken from the
-    environment. ``single_writer`` accepts, by name, the risk of a filesystem that cannot decide
-    a race: then only one program may ever write at a time. ``offsets_table`` puts the groups'
-    positions elsewhere than in ``__consumer_offsets`` under the root: a path or a URL.
-    """
-    from offsetlog.client.log import Log
-    from offsetlog.storage.open import open_store
-
-    store = open_store(url, single_writer=single_writer, **storage_options)
-    return Log(store, offsets_table=offsets_table)

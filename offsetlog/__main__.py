@@ -1,10 +1,15 @@
-"""``python -m offsetlog``: the command line."""
+"""The command line, as ``offsetlog`` and as ``python -m offsetlog``. Nothing is imported before
+Ctrl-C is looked for, and importing takes longer than most commands."""
 
-from __future__ import annotations
 
-import sys
+def main() -> int:
+    try:
+        from offsetlog.cli.main import main as run
 
-from offsetlog.cli.main import main
+        return run()
+    except KeyboardInterrupt:
+        return 130
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

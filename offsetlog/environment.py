@@ -18,13 +18,28 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
+from offsetlog.errors import InvalidRequestError
+
 MISSING = "not installed"
-PYSPARK = ("4.2", "4.3")
-DELTA = ("4.4", "4.5")
+SPARK_LINES = ("4.0", "4.1", "4.2", "4.3")
+"""The lines of Spark that the plugin is made for."""
+DELTA_RELEASES = {
+    "4.0": ("4.0",),
+    "4.1": ("4.0", "4.1"),
+    "4.2": ("4.0", "4.1"),
+    "4.3": ("4.0", "4.1"),
+    "4.4": ("4.0", "4.1", "4.2"),
+}
+"""Releases of Delta, and the lines of Spark that each has a jar for."""
+NEWEST_DELTA = "4.4.0"
+"""The version of the jar where no package of Delta says which."""
+NEWEST_WITH_DELTA = DELTA_RELEASES[NEWEST_DELTA[:3]][-1]
+INSTALL_SPARK = f'pip install "pyspark=={NEWEST_WITH_DELTA}.*"'
 JAVA = 17
 FIX = (
     f"set PYSPARK_PYTHON={sys.executable}, or make the session with offsetlog.spark.session(), "
@@ -58,11 +73,11 @@ def spark_checks(java: str) -> list[SparkCheck]:
     version = version_of("pyspark")
     if version is None:
         return []
-    checks = [_java(java), _range("pyspark", version, PYSPARK)]
+    checks = [_java(java), _pyspark(version)]
     delta = version_of("delta-spark")
     if delta is not None:
-        checks.append(_range("delta-spark", delta, DELTA))
-    return [*checks, *_pythons()]
+        checks.append(_delta(delta, spark_line(version)))
+    return [*checks, _reader(version), *_pythons()]
 
 
 def version_of(package: str) -> str | None:
@@ -86,16 +101,104 @@ def _java(version: str) -> SparkCheck:
     return SparkCheck("java", True, version)
 
 
-def _range(package: str, version: str, allowed: tuple[str, str]) -> SparkCheck:
-    low, high = ([int(part) for part in text.split(".")] for text in allowed)
-    installed = [int(part) for part in re.findall(r"[0-9]{1,9}", version)[:2]]
-    if low <= installed < high:
-        return SparkCheck(package, True, version)
-    return SparkCheck(
-        package,
-        False,
-        f'{version}: the plugin is made for {allowed[0]}; pip install "{package}=={allowed[0]}.*"',
-    )
+def _pyspark(version: str) -> SparkCheck:
+    if spark_line(version) in SPARK_LINES:
+        return SparkCheck("pyspark", True, version)
+    return SparkCheck("pyspark", False, f"{version}: {_wants_line()}")
+
+
+def _delta(version: str, line: str) -> SparkCheck:
+    """Whether the installed package and Spark belong together; without the package all of ours
+    works."""
+    name = "delta-spark"
+    if line in DELTA_RELEASES.get(spark_line(version), ()):
+        return SparkCheck(name, True, version)
+    release = spark_line(NEWEST_DELTA)
+    if line in DELTA_RELEASES[release]:
+        # Each release names a newest pyspark, and pip would pull an installed one down to it.
+        fix = f'pip install --no-deps "{name}=={NEWEST_DELTA}"'
+    else:
+        fix = f"no release has one yet; pip uninstall {name}, or use Spark {NEWEST_WITH_DELTA}"
+    return SparkCheck(name, False, f"{version} has no jar for Spark {line}; {fix}")
+
+
+# --- the lines of Spark --------------------------------------------------------------------
+
+
+def spark_line(version: str) -> str:
+    """The line of a version: "4.2" of "4.2.1", or of a vendor's "4.2.1-amzn-0"."""
+    return ".".join(str(number) for number in _numbers(version))
+
+
+def check_spark(version: str) -> None:
+    """An error if the plugin is not made for this Spark."""
+    if spark_line(version) not in SPARK_LINES:
+        raise InvalidRequestError(f"This is Spark {version}, and {_wants_line()}.")
+
+
+def _wants_line() -> str:
+    lines = f"{', '.join(SPARK_LINES[:-1])} and {SPARK_LINES[-1]}"
+    return f"offsetlog works with Spark {lines}; {INSTALL_SPARK}"
+
+
+def delta_jar(spark: str, installed: str | None) -> str | None:
+    """The Maven package of Delta for a version of Spark: of the release that is installed, if it
+    has one, else of the newest; None: there is none yet."""
+    line = spark_line(spark)
+    for version in (installed, NEWEST_DELTA):
+        release = "" if version is None else spark_line(version)
+        if line in DELTA_RELEASES.get(release, ()):
+            suffix = "" if release == "4.0" else f"_{line}"
+            return f"io.delta:delta-spark{suffix}_2.13:{version}"
+    return None
+
+
+# --- the jar for Spark's JVM ---------------------------------------------------------------
+
+
+class SparkJar(NamedTuple):
+    """The jar of offsetlog for a Spark, or why there is none."""
+
+    path: str | None
+    reason: str = ""
+    is_of_another_version: bool = False
+
+
+def spark_jar(version: str) -> SparkJar:
+    """The jar for a version of Spark. One of another offsetlog is not used."""
+    import offsetlog
+
+    spec = importlib.util.find_spec("pyspark_offsetlog")
+    folders = spec.submodule_search_locations if spec is not None else None
+    line, others = spark_line(version), []
+    for jar in sorted(glob.glob(os.path.join(glob.escape((folders or [""])[0]), "jars", "*.jar"))):
+        facts = _jar_facts(jar)
+        if line not in facts.get("Offsetlog-Spark-Lines", "").split():
+            continue
+        of = facts.get("Implementation-Version", "unknown")
+        if of == offsetlog.__version__:
+            return SparkJar(jar)
+        others.append(f"{jar} is of offsetlog {of}, and this is {offsetlog.__version__}")
+    if others:
+        return SparkJar(None, "; ".join(others), True)
+    return SparkJar(None, f"this offsetlog has no jar for Spark {line}")
+
+
+def _jar_facts(jar: str) -> dict[str, str]:
+    """What the manifest of a jar says."""
+    try:
+        with zipfile.ZipFile(jar) as files:
+            lines = files.read("META-INF/MANIFEST.MF").decode(errors="replace").splitlines()
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return {}
+    return dict(line.split(": ", 1) for line in lines if ": " in line)
+
+
+def _reader(version: str) -> SparkCheck:
+    """What format("offsetlog") reads with; without a jar all of it works, in Python."""
+    jar = spark_jar(version)
+    detail = jar.path or f"Python reads: {jar.reason}"
+    return SparkCheck("jar for the JVM", not jar.is_of_another_version, detail)
 
 
 def _pythons() -> Iterator[SparkCheck]:
@@ -185,10 +288,10 @@ def java() -> str:
 def spark_lacks() -> str:
     """Why Spark can't run here; empty if it can."""
     if importlib.util.find_spec("pyspark") is None:
-        return "PySpark is not installed (pip install 'offsetlog[spark]')"
+        return f"PySpark is not installed ({INSTALL_SPARK})"
     pyspark = metadata.version("pyspark")
-    if _numbers(pyspark) < _numbers(PYSPARK[0]):
-        return f"PySpark is {pyspark}, and {PYSPARK[0]} or newer is needed"
+    if spark_line(pyspark) not in SPARK_LINES:
+        return f"PySpark is {pyspark}, and {_wants_line()}"
     version = java()
     if version == MISSING:
         return f"there is no Java (Spark needs {JAVA} or newer, by JAVA_HOME or the PATH)"

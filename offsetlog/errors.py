@@ -7,11 +7,15 @@ Rules of this module:
 3. ``retryable`` means that the same call may succeed later as it is;
    ``may_have_landed`` means that the write was sent and its fate is not known.
 4. All of them survive pickling, since Spark carries them between processes.
+5. Whatever a message or a warning repeats, it shows no secret, is of one line and bounded.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from offsetlog.redact import hide
+from offsetlog.text import printable, shortened
 
 
 class OffsetLogError(Exception):
@@ -28,9 +32,8 @@ class OffsetLogError(Exception):
         retryable: bool | None = None,
         may_have_landed: bool | None = None,
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = _shown(message), _shown(hint)
+        super().__init__(self.message)
         if retryable is not None:
             self.retryable = retryable
         if may_have_landed is not None:
@@ -46,6 +49,10 @@ class OffsetLogError(Exception):
         )
 
 
+def _shown(text: str) -> str:
+    return shortened(printable(hide(text)))
+
+
 def _rebuild(
     cls: type[OffsetLogError], message: str, hint: str, retryable: bool, landed: bool
 ) -> OffsetLogError:
@@ -53,7 +60,7 @@ def _rebuild(
 
 
 class InvalidRequestError(OffsetLogError):
-    """What was asked for is wrong in itself: an option, a name, an argument."""
+    """The request itself is wrong: an option, a name, an argument."""
 
 
 class UnknownTopicError(InvalidRequestError):
@@ -73,7 +80,7 @@ class NoOffsetForGroupError(InvalidRequestError):
 
 
 class FencedError(OffsetLogError):
-    """Somebody newer owns this now; what was asked for did not happen."""
+    """Another program owns this now; the call had no effect."""
 
 
 class UnsafeFilesystemError(OffsetLogError):
@@ -91,4 +98,7 @@ class StorageError(OffsetLogError):
 
 
 class OffsetLogWarning(UserWarning):
-    """Every warning of this package: the call goes on, but somebody should know."""
+    """Every warning of this package: the call goes on, but you should know."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_shown(message))

@@ -11,29 +11,38 @@ from __future__ import annotations
 
 import difflib
 import re
+from binascii import b2a_base64
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from offsetlog.errors import InvalidRequestError
+from offsetlog.text import quoted
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 
 NO_LIMIT = -1
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+TABLE_FORMATS = ("none", "delta")
 COMPRESSIONS = ("zstd", "lz4", "snappy", "gzip", "none")
 MAX_PARTITIONS = 100_000
+MAX_GROUP_PARTITIONS = 1_000_000
+"""Of all topics of a consumer group together: each is dealt out in every program that looks."""
+MAX_BYTES = 2**48
+"""Of the records of a part: the sum over a topic's index stays far below 2**63."""
 MAX_OFFSET = 2**63 - 1
 MIN_TIME = -(2**62)
 """The least timestamp that an entry may state, in milliseconds since the epoch."""
 DAY_MS = 86_400_000
+_LONGEST_WORD = 300
+"""Of what was misspelt: the search for what was meant takes the square of its length."""
 
 
 def check_name(name: object, what: str = "topic") -> str:
     """The name itself, if Kafka's rule and ours allow it."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidRequestError(
-            f"{name!r} is not a legal {what} name.",
+            f"{quoted(name)} is not a legal {what} name.",
             "Use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'.",
         )
     if name[0] in "._":
@@ -44,6 +53,14 @@ def check_name(name: object, what: str = "topic") -> str:
     return name
 
 
+def is_name(name: object) -> bool:
+    """Whether it is a legal name of a topic."""
+    try:
+        return check_name(name) == name
+    except InvalidRequestError:
+        return False
+
+
 def canonical_name(name: str) -> str:
     """What two names share when they may not both exist: case, and '.' against '_'."""
     return name.lower().replace(".", "_")
@@ -51,20 +68,22 @@ def canonical_name(name: str) -> str:
 
 def did_you_mean(given: str, known: Iterable[str]) -> str:
     """A hint for a word that is not known."""
-    names = list(known)
-    close = difflib.get_close_matches(given, names, n=1)
+    names = [name for name in known if name != given]
+    close = difflib.get_close_matches(given[:_LONGEST_WORD], names, n=1)
     if close:
         return f"Did you mean {close[0]!r}?"
     return f"Known: {', '.join(sorted(names))}."
 
 
 class TopicPartition(NamedTuple):
+    """A partition of a topic. A plain tuple does as well."""
+
     topic: str
     partition: int
 
 
 class Record(NamedTuple):
-    """One record as a consumer gets it."""
+    """A record, as a consumer gets it."""
 
     topic: str
     partition: int
@@ -74,6 +93,28 @@ class Record(NamedTuple):
     headers: list[tuple[str, bytes | None]]
     timestamp: int
     timestamp_type: int = 0
+
+    def to_dict(self) -> dict[str, object]:
+        """As ``offsetlog consume --json`` prints it: bytes that are not UTF-8 are None, with their
+        base64 beside them."""
+        return {
+            "partition": self.partition,
+            "offset": self.offset,
+            "timestamp": self.timestamp,
+            **_bytes_to_json("key", self.key),
+            **_bytes_to_json("value", self.value),
+            "headers": [
+                {"key": name, **_bytes_to_json("value", value)} for name, value in self.headers
+            ],
+        }
+
+
+def _bytes_to_json(name: str, data: bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: None if data is None else data.decode()}
+    except UnicodeDecodeError:
+        assert data is not None
+        return {name: None, f"{name}_base64": b2a_base64(data, newline=False).decode()}
 
 
 class RecordMetadata(NamedTuple):
@@ -96,6 +137,26 @@ class TopicConfig(NamedTuple):
     timestamp_type: str = "CreateTime"
     cleanup_policy: str = "delete"
     producer_expiration_ms: int = 7 * DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = MAX_OFFSET
+    delete_retention_ms: int = DAY_MS
+    min_cleanable_dirty_ratio: float = 0.5
+    table_format: str = "none"
+
+    @property
+    def compacts(self) -> bool:
+        """Whether the newest of each key stays, and the others go."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def retires(self) -> bool:
+        """Whether retention by time and size applies."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the topic is a Delta table too."""
+        return self.table_format == "delta"
 
     @property
     def log_append_time(self) -> bool:
@@ -111,6 +172,11 @@ CONFIG_KEYS: dict[str, str] = {
     "message.timestamp.type": "timestamp_type",
     "cleanup.policy": "cleanup_policy",
     "producer.id.expiration.ms": "producer_expiration_ms",
+    "min.compaction.lag.ms": "min_compaction_lag_ms",
+    "max.compaction.lag.ms": "max_compaction_lag_ms",
+    "delete.retention.ms": "delete_retention_ms",
+    "min.cleanable.dirty.ratio": "min_cleanable_dirty_ratio",
+    "table.format": "table_format",
 }
 _ALIASES = {"compression": "compression.type"}
 
@@ -120,11 +186,16 @@ _INTEGERS: dict[str, tuple[int, int]] = {
     "segment.bytes": (1024 * 1024, 8 * 1024**3),
     "max.message.bytes": (1, 1024**3),
     "producer.id.expiration.ms": (60_000, MAX_OFFSET),
+    "min.compaction.lag.ms": (0, MAX_OFFSET),
+    "max.compaction.lag.ms": (1, MAX_OFFSET),
+    "delete.retention.ms": (0, MAX_OFFSET),
 }
+_RATIOS = ("min.cleanable.dirty.ratio",)
 _CHOICES: dict[str, tuple[str, ...]] = {
     "compression.type": COMPRESSIONS,
     "message.timestamp.type": TIMESTAMP_TYPES,
     "cleanup.policy": ("delete", "compact", "compact,delete"),
+    "table.format": TABLE_FORMATS,
 }
 
 
@@ -139,6 +210,8 @@ def normalise_config(config: Mapping[str, object] | None) -> dict[str, str]:
             )
         if key in _INTEGERS:
             out[key] = str(_integer(key, value))
+        elif key in _RATIOS:
+            out[key] = str(_ratio(key, value))
         else:
             out[key] = _choice(key, value)
     return out
@@ -152,6 +225,16 @@ def _integer(key: str, value: object) -> int:
     number = int(text)
     if not low <= number <= high or (low == NO_LIMIT and number < NO_LIMIT):
         raise InvalidRequestError(f"{key}={number} is out of range.", f"Allowed: {low} to {high}.")
+    return number
+
+
+def _ratio(key: str, value: object) -> float:
+    text = str(value).strip()
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,4})?", text, re.ASCII):
+        raise InvalidRequestError(f"{key} takes a number from 0 to 1, not {value!r}.")
+    number = float(text)
+    if not 0 <= number <= 1:
+        raise InvalidRequestError(f"{key}={text} is out of range.", "Allowed: 0 to 1.")
     return number
 
 
@@ -184,21 +267,17 @@ def check_stored_config(stored: Mapping[str, str]) -> None:
 def parse_config(stored: Mapping[str, str]) -> TopicConfig:
     """The settings that a topic's stored config stands for. Keys of a later version that this
     one does not know are passed over: they were checked by whoever wrote them."""
-    values: dict[str, int | str] = {}
+    values: dict[str, int | float | str] = {}
     for key, text in stored.items():
         field = CONFIG_KEYS.get(key)
         if field is not None:
-            values[field] = int(text) if key in _INTEGERS else text
+            number = int if key in _INTEGERS else float if key in _RATIOS else str
+            values[field] = number(text)
     return TopicConfig(**values)  # type: ignore[arg-type]
 
 
-def as_partition(given: object) -> TopicPartition:
-    """A ``(topic, partition)`` pair as a user gives it."""
-    if (
-        isinstance(given, tuple)
-        and len(given) == 2
-        and isinstance(given[0], str)
-        and type(given[1]) is int
-    ):
-        return TopicPartition(given[0], given[1])
-    raise InvalidRequestError(f"{given!r} is not a partition.", 'Name it as ("orders", 0).')
+def held_offsets(start: int, end: int) -> str:
+    """What a partition holds from its log start offset up to its end, for an error's hint."""
+    if start == end:
+        return f"It holds no records, and the next one gets {end}."
+    return f"It holds {start} to {end - 1}, and the next record gets {end}."

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isinf
 from typing import Any
 
 from offsetlog.errors import CorruptLogError
@@ -39,7 +40,16 @@ def _no_constants(name: str) -> Any:
     raise _Refused(f"{name} is not a number here")
 
 
-_decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constants)
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if isinf(number):
+        raise _Refused(f"{digits[:60]} is too large a number")
+    return number
+
+
+_decoder = json.JSONDecoder(
+    object_pairs_hook=_no_duplicates, parse_constant=_no_constants, parse_float=_finite
+)
 
 
 encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
@@ -55,9 +65,9 @@ def loads(
     """The value, or ``CorruptLogError`` that names ``what``."""
     if len(data) > max_bytes:
         raise CorruptLogError(f"{what}: {len(data)} bytes of JSON, at most {max_bytes} are read.")
-    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    if _count(raw) > max_values and _more_than(raw, max_values):
-        raise CorruptLogError(f"{what}: more than {max_values} values in one JSON text.")
+    if len(data) > max_values:  # Else it can't hold more of them.
+        raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+        check_values(raw, what, max_values)
     try:
         text = data.decode("utf-8") if isinstance(data, bytes) else data
         return _decoder.decode(text)
@@ -65,6 +75,12 @@ def loads(
         raise CorruptLogError(f"{what}: the JSON is nested too deeply.") from None
     except ValueError as error:
         raise CorruptLogError(f"{what}: not the JSON that was expected: {error}.") from None
+
+
+def check_values(text: bytes, what: str, max_values: int = MAX_VALUES) -> None:
+    """Refuse a text of more values, before one of them takes memory."""
+    if _count(text) > max_values and _more_than(text, max_values):
+        raise CorruptLogError(f"{what}: more than {max_values} values in one JSON text.")
 
 
 def _count(text: bytes) -> int:

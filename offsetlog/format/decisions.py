@@ -5,6 +5,8 @@ Invariants:
 1. ``decode(encode(entry)) == entry``.
 2. Unknown kinds, newer versions and values out of range raise ``CorruptLogError``: they stop
    the fold. Passing over them would give one offset to two records.
+3. An entry is written under the least rules that it needs, and one that says more than its rules
+   know is refused.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from offsetlog.core.decode import (
     boolean,
     checked,
     default,
+    from_json,
     from_value,
     hexadecimal,
     integer,
@@ -34,10 +37,13 @@ from offsetlog.core.topic.entry import (
     Append,
     Body,
     Collect,
+    Compact,
+    CompactedTo,
     Configure,
     Create,
     Delete,
     Entry,
+    Erase,
     Expire,
     Part,
     Replace,
@@ -45,10 +51,11 @@ from offsetlog.core.topic.entry import (
     ReplacementPiece,
     SegmentRef,
     Trim,
+    rules_of,
 )
 from offsetlog.errors import CorruptLogError
 from offsetlog.format import FORMAT_VERSION
-from offsetlog.values import MAX_PARTITIONS, MIN_TIME, check_name, check_stored_config
+from offsetlog.values import MAX_BYTES, MAX_PARTITIONS, MIN_TIME, check_name, check_stored_config
 
 A = TypeVar("A")
 B = TypeVar("B")
@@ -60,19 +67,27 @@ _KINDS: dict[type, str] = {
     Delete: "delete",
     Append: "append",
     Replace: "replace",
+    Compact: "compact",
+    Erase: "erase",
     Trim: "trim",
     Collect: "collect",
     Expire: "expire",
 }
 MAX_PARTS = 1_000_000
+_APPEND = ("app", "seq", "own", "born", "life", "hashed", "digest", "ts")
+_PLAIN_PART = 5
+"""Values of a part whose rows are in the entry."""
 FEW_PARTS = 1024
+MAX_ERASED_KEYS = 100_000
+"""Of one erasure: their digests are in its entry."""
 MAX_INTEGER = 2**63 - 1
+MAX_FOOTER = 2**31 - 1
 
 
 def encode(entry: Entry) -> str:
     head = {
         "v": FORMAT_VERSION,
-        "rules": RULES_VERSION,
+        "rules": rules_of(entry.body),
         "kind": _KINDS[type(entry.body)],
         "id": entry.write_id,
         "time": entry.time,
@@ -106,7 +121,7 @@ def is_plain_append(entry: Entry) -> bool:
         and all(
             0 <= part.partition < MAX_PARTITIONS
             and part.records >= 1
-            and part.bytes >= 0
+            and 0 <= part.bytes <= MAX_BYTES
             and part.min_ts <= part.max_ts
             and part.segment is None
             for part in body.parts
@@ -116,34 +131,27 @@ def is_plain_append(entry: Entry) -> bool:
 
 def _encode_body(body: Body) -> dict[str, Any]:
     if isinstance(body, Append):
-        return {
-            "app": body.app,
-            "seq": body.seq,
-            "own": body.own,
-            "born": body.born,
-            "life": body.created_at_entry,
-            "hashed": body.hashed_with,
-            "digest": body.digest,
-            "ts": body.ts_type,
-            "parts": [
-                list(p[:5]) if p.segment is None else [*p[:5], list(p.segment)] for p in body.parts
-            ],
-        }
-    if isinstance(body, Replace):
-        runs = [
-            [r.partition, r.start, r.end, [[*p[:7], list(p.segment)] for p in r.pieces]]
-            for r in body.runs
+        parts = [
+            list(p[:5]) if p.segment is None else [*p[:5], list(p.segment)] for p in body.parts
         ]
-        return {"planned": body.planned_at, "runs": runs}
-    if isinstance(body, Create):
+        return {**dict(zip(_APPEND, body, strict=False)), "parts": parts}
+    if isinstance(body, Replace | Compact | Erase):
+        replacement = {"planned": body.planned_at, "runs": [_encode_run(run) for run in body.runs]}
+        if isinstance(body, Compact):
+            return {**replacement, "compacted": [list(one) for one in body.compacted]}
+        if isinstance(body, Erase):
+            return {
+                **replacement,
+                "ends": [list(pair) for pair in body.ends],
+                "salt": body.salt,
+                "keys": list(body.keys),
+                "records": body.records,
+                "by": body.by,
+            }
+        return replacement
+    if isinstance(body, Create | Configure):
         return {
-            "topic": body.topic,
-            "partitions": body.partitions,
-            "config": dict(body.config),
-            "sees": body.expected_head,
-        }
-    if isinstance(body, Configure):
-        return {
+            **({"topic": body.topic} if isinstance(body, Create) else {}),
             "partitions": body.partitions,
             "config": dict(body.config),
             "sees": body.expected_head,
@@ -157,9 +165,18 @@ def _encode_body(body: Body) -> dict[str, Any]:
     return {"floor": body.floor, "callers": list(body.callers)}
 
 
+def _encode_run(run: ReplacedRun) -> list[Any]:
+    pieces = [list(p[:7]) if p.segment is None else [*p[:7], list(p.segment)] for p in run.pieces]
+    return [run.partition, run.start, run.end, pieces]
+
+
 def decode(data: bytes | str, where: str) -> Entry:
     """The entry of a file, which errors call ``where``."""
-    raw = from_value(plain, strict_json.loads(data, where), where)
+    value = strict_json.loads(data, where)
+    entry = _plain_append(value)
+    if entry is not None:
+        return entry
+    raw = from_value(plain, value, where)
     head = from_value(_HEAD, raw, where)
     if head.version > FORMAT_VERSION or head.rules > RULES_VERSION:
         raise CorruptLogError(
@@ -172,7 +189,34 @@ def decode(data: bytes | str, where: str) -> Entry:
             f"{where} is an entry of the unknown kind {head.kind!r}.", "Upgrade offsetlog."
         )
     write_id, time = from_value(_AUTHORSHIP, raw, where)
-    return Entry(write_id, time, from_value(_BODIES[head.kind], raw, where))
+    body = from_value(_BODIES[head.kind], raw, where)
+    if rules_of(body) > head.rules:
+        raise CorruptLogError(
+            f"{where} is of rules {head.rules}, and says what only rules {rules_of(body)} know.",
+            "It was not written by offsetlog.",
+        )
+    return Entry(write_id, time, body)
+
+
+def _plain_append(raw: Any) -> Entry | None:
+    """What most entries are, without a shape for each value; None for what ``is_plain_append``
+    does not take: the shapes below read or refuse it."""
+    try:
+        if raw["kind"] != "append" or not type(raw["v"]) is type(raw["rules"]) is int:
+            return None
+        parts = tuple([Part(*part) for part in raw["parts"] if len(part) == _PLAIN_PART])
+        body = Append._make([*[raw[name] for name in _APPEND], parts])
+        entry = Entry(raw["id"], raw["time"], body)
+        known = 1 <= raw["v"] <= FORMAT_VERSION and 1 <= raw["rules"] <= RULES_VERSION
+        whole = type(raw["parts"]) is list and len(parts) == len(raw["parts"])
+        return entry if known and whole and is_plain_append(entry) else None
+    except (KeyError, TypeError):
+        return None
+
+
+def decode_parts(parts: object, where: str) -> tuple[Part, ...]:
+    """The parts of an append, as its JSON has them."""
+    return from_json(_PARTS, strict_json.dumps(parts), where)
 
 
 class _Head(NamedTuple):
@@ -200,6 +244,8 @@ def _check_segment(segment: SegmentRef) -> SegmentRef:
 def _check_piece(piece: ReplacementPiece) -> ReplacementPiece:
     if not 0 <= piece.records <= piece.end - piece.base or piece.base == piece.end:
         raise Malformed(f"[{piece.base}, {piece.end}) can't hold {piece.records} records")
+    if piece.segment is None and (piece.records or piece.bytes):
+        raise Malformed(f"no file holds the {piece.records} records of a piece")
     return _check_times(piece)
 
 
@@ -214,6 +260,21 @@ def _check_run(run: ReplacedRun) -> ReplacedRun:
     return run
 
 
+def _check_runs(runs: tuple[ReplacedRun, ...]) -> tuple[ReplacedRun, ...]:
+    """What is replaced twice by one entry would be lost."""
+    ranges = sorted(run[:3] for run in runs)
+    for before, after in zip(ranges, ranges[1:], strict=False):
+        if before[0] == after[0] and after[1] < before[2]:
+            raise Malformed(f"two runs of partition {after[0]} have offset {after[1]}")
+    return runs
+
+
+def _check_compacted(compacted: CompactedTo) -> CompactedTo:
+    if compacted.tombstones_from > compacted.end:
+        raise Malformed(f"what was compacted ends below {compacted.tombstones_from}")
+    return compacted
+
+
 def _check_config(config: dict[str, str]) -> tuple[tuple[str, str], ...]:
     check_stored_config(config)
     return tuple(sorted(config.items()))
@@ -225,28 +286,38 @@ _HEAD = record(_Head, v=integer(1), rules=integer(1), kind=anything)
 _PARTITION = integer(0, MAX_PARTITIONS - 1)
 _COUNT = integer(1, MAX_PARTITIONS)
 _TIME = integer(MIN_TIME)
+_BYTES = integer(0, MAX_BYTES)
 _AUTHORSHIP: Decoder[tuple[str, int]] = record(_pair, id=hexadecimal(32), time=_TIME)
 _TS_TYPE = integer(0, 1)
 _HEAD_SEEN = integer(-1)
 _SEGMENT = checked(
-    row(SegmentRef, integer(), hexadecimal(32), integer(12), integer(8), hexadecimal(16)),
+    row(
+        SegmentRef,
+        integer(),
+        hexadecimal(32),
+        integer(12, MAX_BYTES),
+        integer(8, MAX_FOOTER),
+        hexadecimal(16),
+    ),
     _check_segment,
 )
 _PART = checked(
-    row(Part, _PARTITION, integer(1), integer(), _TIME, _TIME, _SEGMENT, optional=1),
+    row(Part, _PARTITION, integer(1), _BYTES, _TIME, _TIME, _SEGMENT, optional=1),
     _check_times,
 )
+_PARTS = list_of(_PART, MAX_PARTS)
 _PIECE = checked(
     row(
         ReplacementPiece,
         integer(),
         integer(),
         integer(),
-        integer(),
+        _BYTES,
         _TIME,
         _TIME,
         _TS_TYPE,
         _SEGMENT,
+        optional=1,
     ),
     _check_piece,
 )
@@ -254,6 +325,9 @@ _RUN = checked(
     row(ReplacedRun, _PARTITION, integer(), integer(), list_of(_PIECE, MAX_PARTS)), _check_run
 )
 _START: Decoder[tuple[int, int]] = row(_pair, _PARTITION, integer())
+_RUNS = list_of(_RUN, MAX_PARTS)
+_DISJOINT_RUNS = checked(_RUNS, _check_runs)
+_COMPACTED = checked(row(CompactedTo, _PARTITION, integer(), _TIME, integer()), _check_compacted)
 _BODIES: dict[str, Decoder[Body]] = {
     "create": record(
         Create,
@@ -274,9 +348,25 @@ _BODIES: dict[str, Decoder[Body]] = {
         hashed=_COUNT,
         digest=string(64),
         ts=_TS_TYPE,
-        parts=list_of(_PART, MAX_PARTS),
+        parts=_PARTS,
     ),
-    "replace": record(Replace, planned=integer(), runs=list_of(_RUN, MAX_PARTS)),
+    "replace": record(Replace, planned=integer(), runs=_RUNS),
+    "compact": record(
+        Compact,
+        planned=integer(),
+        runs=_DISJOINT_RUNS,
+        compacted=list_of(_COMPACTED, MAX_PARTITIONS),
+    ),
+    "erase": record(
+        Erase,
+        planned=integer(),
+        runs=_DISJOINT_RUNS,
+        ends=list_of(_START, MAX_PARTITIONS),
+        salt=hexadecimal(32),
+        keys=list_of(hexadecimal(64), MAX_ERASED_KEYS),
+        records=integer(),
+        by=string(),
+    ),
     "trim": record(Trim, starts=list_of(_START, MAX_PARTITIONS)),
     "collect": record(Collect, horizon=integer()),
     "expire": record(Expire, floor=integer(), callers=default(list_of(string(), MAX_PARTS), ())),

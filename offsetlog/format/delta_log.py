@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import xxhash
 
 from offsetlog.core import strict_json
 from offsetlog.core.decode import (
@@ -35,17 +36,27 @@ from offsetlog.core.decode import (
     string,
 )
 from offsetlog.errors import CorruptLogError, InvalidRequestError
+from offsetlog.format.parquet import ParquetReader, first_line
 
 Action = dict[str, Any]
 
 LOG = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
+ENGINE = "offsetlog"
+"""Who wrote a version, in its own words."""
+SUM_KEY = "offsetlog.xxh3"
+"""The tag of an added file that holds its checksum."""
 MOST_LOG_BYTES = 64 * 1024 * 1024
 MOST_CHECKPOINT_BYTES = 512 * 1024 * 1024
 _MOST_ROWS = 8_000_000
-_MOST_UNFOLDED = 2 * 1024 * 1024 * 1024
-_READ = frozenset({"timestampNtz", "vacuumProtocolCheck"})
-"""Features that change nothing for who reads a table of facts."""
+MOST_UNFOLDED = 512 * 1024 * 1024
+MOST_ACTIONS = 500_000
+"""Of a table that are in force: files, and what is known of programs."""
+_READ = frozenset(
+    {"timestampNtz", "vacuumProtocolCheck", "deletionVectors", "variantType", "variantType-preview"}
+)
+"""Features that change nothing for who reads a table of facts: columns of others are passed over,
+and a deletion vector is refused where it is in force."""
 _WRITTEN = _READ | {
     "appendOnly",
     "invariants",
@@ -76,7 +87,7 @@ _SCHEMA_FIELDS = field("fields", list_of(plain))
 
 
 class DataFile(NamedTuple):
-    """A file of a version; ``rows`` is None where its writer did not tell."""
+    """A file of a version; ``rows`` is None where its writer did not say."""
 
     size: int
     rows: int | None
@@ -92,12 +103,12 @@ class LogFile(NamedTuple):
 
 
 def log_file(name: str) -> LogFile | None:
-    found = _FILE.fullmatch(name.rpartition("/")[2])
-    if found is None:
+    match = _FILE.fullmatch(name.rpartition("/")[2])
+    if match is None:
         return None
-    if found[2]:
-        return LogFile(int(found[1]), 0, 0)
-    return LogFile(int(found[1]), int(found[3] or 1), int(found[4] or 1))
+    if match[2]:
+        return LogFile(int(match[1]), 0, 0)
+    return LogFile(int(match[1]), int(match[3] or 1), int(match[4] or 1))
 
 
 class DeltaState:
@@ -108,52 +119,65 @@ class DeltaState:
         self.protocol: Action = {}
         self.metadata: Action = {}
         self.adds: dict[str, Action] = {}
+        self._vectors: set[tuple[str, str]] = set()
+        """Files that have rows taken out by a deletion vector, with the vector."""
         self._removes: dict[str, Action] = {}
         self._tombstones: pa.Table | None = None
         self._others: dict[tuple[str, str], Action] = {}
+        self._is_writable = False
+        """Whether it was found to be, by the protocol and the metadata that it has."""
 
     @property
     def configuration(self) -> dict[str, str]:
-        found = self.metadata.get("configuration")
-        return dict(found) if isinstance(found, dict) else {}
+        settings = self.metadata.get("configuration")
+        return dict(settings) if isinstance(settings, dict) else {}
 
     def files(self) -> dict[str, DataFile]:
-        return {path: DataFile(add["size"], _rows(add)) for path, add in self.adds.items()}
+        return {path: DataFile(add["size"], rows_of(add)) for path, add in self.adds.items()}
 
     def apply(self, actions: Iterable[Action], where: str) -> None:
         """The next version."""
         for action in actions:
-            for kind, said in action.items():
-                if said is not None:
-                    self._apply(kind, from_value(plain, said, where), where)
+            for kind, body in action.items():
+                if body is not None:
+                    self._apply(kind, from_value(plain, body, where), where)
+        self.check_count(len(self.adds) + len(self._removes) + len(self._others), where)
         self.version += 1
 
-    def _apply(self, kind: str, said: Action, where: str) -> None:
+    def check_count(self, actions: int, where: str) -> None:
+        if actions > MOST_ACTIONS:
+            raise CorruptLogError(
+                f"{where} brings the table to more than {MOST_ACTIONS} actions.",
+                "Only offsetlog writes to this table; restore it from a backup.",
+            )
+
+    def _apply(self, kind: str, body: Action, where: str) -> None:
         if kind == "add":
-            path, deletion_vector = from_value(_ADD, said, where)
+            path, deletion_vector = from_value(_ADD, body, where)
             if deletion_vector is not None:
-                raise InvalidRequestError(
-                    f"{where}: {path[:200]!r} has rows taken out by a deletion vector.",
-                    "Rows of this table are facts that stay: put it back as it was before, or "
-                    "restore it from a backup.",
-                )
-            self.adds[path] = said
+                self._vectors.add((path, _vector_id(deletion_vector)))
+                return
+            self.adds[path] = body
             self._removes.pop(path, None)
         elif kind == "remove":
-            path = from_value(PATH, said, where)
+            path = from_value(PATH, body, where)
+            if body.get("deletionVector") is not None:
+                # Another file to Delta than the same one without the vector.
+                self._vectors.discard((path, _vector_id(body["deletionVector"])))
+                return
             self.adds.pop(path, None)
-            self._removes[path] = said
+            self._removes[path] = body
         elif kind == "protocol":
-            self.protocol = said
+            self.protocol, self._is_writable = body, False
         elif kind == "metaData":
-            self.metadata = said
+            self.metadata, self._is_writable = body, False
         elif kind == "txn":
-            self._others[kind, from_value(_APP_ID, said, where)] = said
+            self._others[kind, from_value(_APP_ID, body, where)] = body
         elif kind == "domainMetadata":
-            domain = from_value(_DOMAIN, said, where)
+            domain = from_value(_DOMAIN, body, where)
             self._others.pop((kind, domain), None)
-            if not said.get("removed"):
-                self._others[kind, domain] = said
+            if not body.get("removed"):
+                self._others[kind, domain] = body
 
     # --- what it allows --------------------------------------------------------------------
 
@@ -169,9 +193,19 @@ class DeltaState:
             features.add("columnMapping")
         if reader > 3 or features - _READ:
             raise _feature(where, "read", features - _READ or {f"reader version {reader}"})
+        if self._vectors:
+            path, _ = min(self._vectors)
+            raise InvalidRequestError(
+                f"{where}: {path[:200]!r} has rows taken out by a deletion vector.",
+                "Rows of this table are facts that stay: restore the version before it (RESTORE), "
+                "or a backup.",
+            )
 
     def check_writable(self, where: str, columns: Iterable[str]) -> None:
-        """Whether files that hold ``columns`` may be added to it."""
+        """Raise unless files that hold ``columns``, the same ones each time, may be added to it.
+        Decoded once for each protocol and metadata."""
+        if self._is_writable:
+            return
         writer = from_value(_WRITER, self.protocol, where)
         features = _features("writerFeatures", self.protocol, where)
         if writer > 7 or features - _WRITTEN:
@@ -189,6 +223,7 @@ class DeltaState:
                 f"{where} was changed by somebody: it demands {', '.join(sorted(demands))[:300]}.",
                 "Only offsetlog writes to this table: take that back, and commit again.",
             )
+        self._is_writable = True
 
     def fields(self, where: str) -> list[Action]:
         text = from_value(_SCHEMA_STRING, self.metadata, where)
@@ -197,19 +232,18 @@ class DeltaState:
     # --- as a checkpoint -------------------------------------------------------------------
 
     def checkpoint(self, now_ms: int) -> tuple[bytes, int]:
-        """The file, and how many rows it has. What was removed is told for as long as the table
-        says, for those who clean it."""
+        """The file, and how many rows it has. What was removed stays in it for as long as the
+        table says, for those who clean it."""
         keep = now_ms - _interval(self.configuration.get("delta.deletedFileRetentionDuration"))
         rows: list[Action] = [{"protocol": self.protocol}, {"metaData": self.metadata}]
-        rows += [{kind: said} for (kind, _), said in sorted(self._others.items())]
+        rows += [{kind: body} for (kind, _), body in sorted(self._others.items())]
         rows += [{"add": add} for add in self.adds.values()]
         rows += [
-            {"remove": {**said, "dataChange": False}}
-            for said in self._removes.values()
-            if (said.get("deletionTimestamp") or 0) >= keep
+            {"remove": {**body, "dataChange": False}}
+            for body in self._removes.values()
+            if (body.get("deletionTimestamp") or 0) >= keep
         ]
-        table = pa.Table.from_pylist([_as_row(row) for row in rows], schema=CHECKPOINT)
-        tables = [table]
+        tables = [as_checkpoint(rows)]
         if self._tombstones is not None:
             old = self._tombstones
             again = pa.array([*self.adds, *self._removes], pa.string())
@@ -222,15 +256,40 @@ class DeltaState:
         return sink.getvalue().to_pybytes(), whole.num_rows
 
 
+def takes_rows_out(actions: Iterable[Action]) -> bool:
+    """Whether a version takes rows out of the table, as RESTORE and DELETE do and OPTIMIZE does
+    not."""
+    return any(_changes_data(action.get("remove")) for action in actions)
+
+
+def changes_rows(actions: Sequence[Action]) -> bool:
+    """Whether a version may do more than add facts of its own: it takes rows out, or it adds rows
+    and is somebody else's, who may put back older ones."""
+    infos = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    is_ours = any(isinstance(info, dict) and info.get("engineInfo") == ENGINE for info in infos)
+    adds = any(_changes_data(action.get("add")) for action in actions)
+    return takes_rows_out(actions) or (adds and not is_ours)
+
+
+def _changes_data(body: object) -> bool:
+    return isinstance(body, dict) and bool(body.get("dataChange", True))
+
+
+def _vector_id(vector: object) -> str:
+    """What tells one deletion vector from another."""
+    names = ("storageType", "pathOrInlineDv", "offset")
+    return repr([vector.get(name) for name in names] if isinstance(vector, dict) else vector)[:4096]
+
+
 def read_checkpoint(parts: Sequence[bytes], version: int, where: str) -> DeltaState:
     """The state that a checkpoint holds; an error when it is not whole."""
     state = DeltaState(version)
     removed: list[pa.Table] = []
     try:
         for data in parts:
-            _read_part(data, state, removed, where)
+            _read_part(ParquetReader(data, where, with_dictionaries=True), state, removed)
     except (pa.ArrowException, KeyError, OSError, ValueError, TypeError) as error:
-        raise CorruptLogError(f"{where} does not read: {str(error)[:200]}.") from None
+        raise CorruptLogError(f"{where} does not read: {first_line(error)}.") from None
     if not state.protocol or not state.metadata:
         raise CorruptLogError(f"{where} holds neither a protocol nor metadata of its table.")
     state.version = version
@@ -238,34 +297,54 @@ def read_checkpoint(parts: Sequence[bytes], version: int, where: str) -> DeltaSt
     return state
 
 
-def _read_part(data: bytes, state: DeltaState, removed: list[pa.Table], where: str) -> None:
-    file = pq.ParquetFile(pa.BufferReader(data))
-    footer = file.metadata
-    unfolded = sum(footer.row_group(i).total_byte_size for i in range(footer.num_row_groups))
-    if footer.num_rows > _MOST_ROWS or unfolded > _MOST_UNFOLDED:
-        raise CorruptLogError(f"{where} would unfold to {footer.num_rows} rows.")
-    there = set(file.schema_arrow.names)
+def _read_part(file: ParquetReader, state: DeltaState, removed: list[pa.Table]) -> None:
+    where, there = file.name, set(file.schema.names)
+    if file.num_rows > _MOST_ROWS:
+        raise CorruptLogError(f"{where} would unfold to {file.num_rows} rows.")
     for kind in ("protocol", "metaData", "txn", "domainMetadata", "add"):
         if kind not in there:
             continue
-        for said in file.read(columns=[kind]).column(0).drop_null().to_pylist():
-            action = _plain(said)
+        actions = file.read([kind], MOST_UNFOLDED).column(0).drop_null()
+        state.check_count(len(state.adds) + len(actions), where)
+        for row in actions.to_pylist():
+            action = _plain(row)
             if kind != "add" or action.get("path") is not None:
                 state._apply(kind, action, where)
-    if "remove" in there:
-        column = file.read(columns=["remove.path", "remove.deletionTimestamp"]).column("remove")
-        for struct in column.chunks:
-            gone = struct.drop_null()
-            times = pc.fill_null(gone.field("deletionTimestamp").cast(pa.int64()), 0)
-            paths = gone.field("path").cast(pa.string())
-            removed.append(pa.table({"path": paths, "deletionTimestamp": times}))
+    removed += _removed_in(file)
 
 
-def _plain(said: Action) -> Action:
-    """An action of a checkpoint as a version tells it: maps are objects, and what is null is
-    left out."""
+def _removed_in(file: ParquetReader) -> list[pa.Table]:
+    """What a checkpoint says of removed files: paths and times."""
+    if "remove" not in file.schema.names:
+        return []
+    out = []
+    table = file.read(["remove.path", "remove.deletionTimestamp"], MOST_UNFOLDED)
+    for struct in table.column("remove").chunks:
+        gone = struct.drop_null()
+        times = pc.fill_null(gone.field("deletionTimestamp").cast(pa.int64()), 0)
+        paths = gone.field("path").cast(pa.string())
+        out.append(pa.table({"path": paths, "deletionTimestamp": times}))
+    return out
+
+
+def removed_files(data: bytes, where: str) -> dict[str, int]:
+    """When files were removed, by path, as a checkpoint says. Its other rows are not read."""
+    try:
+        tables = _removed_in(ParquetReader(data, where, with_dictionaries=True))
+    except (pa.ArrowException, KeyError, OSError, ValueError, TypeError) as error:
+        raise CorruptLogError(f"{where} does not read: {first_line(error)}.") from None
+    return {
+        path: time
+        for table in tables
+        for path, time in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    }
+
+
+def _plain(row: Action) -> Action:
+    """An action of a checkpoint as a version has it: maps are objects, and what is null is left
+    out."""
     out: Action = {}
-    for key, value in said.items():
+    for key, value in row.items():
         if isinstance(value, dict):
             value = _plain(value)
         elif isinstance(value, list) and value and isinstance(value[0], tuple):
@@ -277,24 +356,29 @@ def _plain(said: Action) -> Action:
     return out
 
 
+def as_checkpoint(actions: Sequence[Action]) -> pa.Table:
+    """Actions as the rows of a checkpoint."""
+    return pa.Table.from_pylist([_as_row(action) for action in actions], schema=CHECKPOINT)
+
+
 _MAPS = frozenset({"partitionValues", "tags", "options", "configuration"})
 
 
 def _as_row(action: Action) -> Action:
     """And back; what the columns do not know is left out by them."""
-    [(kind, said)] = action.items()
-    row = {name: said.get(name) for name in _NAMES[kind]}
+    [(kind, body)] = action.items()
+    row = {name: body.get(name) for name in _NAMES[kind]}
     if kind == "metaData":
-        told = said.get("format") or {}
-        options = list((told.get("options") or {}).items())
-        row["format"] = {"provider": told.get("provider", "parquet"), "options": options}
-        row["configuration"] = list((said.get("configuration") or {}).items())
-        row["partitionColumns"] = said.get("partitionColumns") or []
+        form = body.get("format") or {}
+        options = list((form.get("options") or {}).items())
+        row["format"] = {"provider": form.get("provider", "parquet"), "options": options}
+        row["configuration"] = list((body.get("configuration") or {}).items())
+        row["partitionColumns"] = body.get("partitionColumns") or []
     if kind == "add":
-        row["partitionValues"] = list((said.get("partitionValues") or {}).items())
-        row["modificationTime"] = said.get("modificationTime") or 0
+        row["partitionValues"] = list((body.get("partitionValues") or {}).items())
+        row["modificationTime"] = body.get("modificationTime") or 0
         row["dataChange"] = False
-        row["tags"] = None if said.get("tags") is None else list(said["tags"].items())
+        row["tags"] = None if body.get("tags") is None else list(body["tags"].items())
     return {kind: row}
 
 
@@ -342,58 +426,84 @@ _NAMES = {field.name: [part.name for part in field.type] for field in CHECKPOINT
 
 
 def actions_of(data: bytes, where: str) -> list[Action]:
+    """What a version says, a line each."""
     if len(data) > MOST_LOG_BYTES:
         raise CorruptLogError(f"{where} holds more than {MOST_LOG_BYTES} bytes.")
-    return list(_lines(data, where))
+    strict_json.check_values(data, where)
+    if data.count(b"\n") > strict_json.MAX_VALUES:
+        raise CorruptLogError(f"{where} holds more than {strict_json.MAX_VALUES} lines.")
+    lines = (line for line in data.split(b"\n") if line.strip())
+    return [from_json(plain, line, where, MOST_LOG_BYTES) for line in lines]
 
 
-def _lines(data: bytes, where: str) -> Iterator[Action]:
-    for line in data.splitlines():
-        if line.strip():
-            yield from_json(plain, line, where, MOST_LOG_BYTES)
+def encode_version(
+    operation: str,
+    now_ms: int,
+    actions: Sequence[Action],
+    own: Mapping[str, object] | None = None,
+    **parameters: str,
+) -> bytes:
+    """A version's file: what was done, and the actions that make it up. ``own`` is what only
+    offsetlog reads."""
+    info: Action = {"timestamp": now_ms, "operation": operation,
+                    "operationParameters": parameters, "engineInfo": ENGINE}  # fmt: skip
+    if own is not None:
+        info[ENGINE] = own
+    lines = [strict_json.encode(action) for action in ({"commitInfo": info}, *actions)]
+    return ("\n".join(lines) + "\n").encode()
 
 
-def written(actions: Iterable[Action]) -> bytes:
-    return b"".join(strict_json.dumps(action) + b"\n" for action in actions)
+def add_file(path: str, data: bytes, rows: int, now_ms: int, data_change: bool) -> Action:
+    return {"add": {"path": path, "size": len(data), "modificationTime": now_ms,
+                    "stats": json.dumps({"numRecords": rows}), "partitionValues": {},
+                    "dataChange": data_change,
+                    "tags": {SUM_KEY: xxhash.xxh3_64_hexdigest(data)}}}  # fmt: skip
 
 
-def commit_info(operation: str, now_ms: int, **parameters: str) -> Action:
-    said = {"timestamp": now_ms, "operation": operation, "operationParameters": parameters}
-    return {"commitInfo": {**said, "engineInfo": "offsetlog"}}
-
-
-def add_file(path: str, size: int, rows: int, now_ms: int, data_change: bool) -> Action:
-    about = {"partitionValues": {}, "dataChange": data_change}
-    stats = json.dumps({"numRecords": rows})
-    return {"add": {"path": path, "size": size, "modificationTime": now_ms, "stats": stats,
-                    **about}}  # fmt: skip
+def check_file(add: Action, data: bytes, where: str) -> None:
+    """Refuse a data file that is not the one that was added. Those of others have no sum."""
+    tags = add.get("tags")
+    total = tags.get(SUM_KEY) if isinstance(tags, dict) else None
+    if len(data) != add.get("size") or total not in (None, xxhash.xxh3_64_hexdigest(data)):
+        raise CorruptLogError(
+            f"{where} was changed after it was written: its size or checksum differs.",
+            "Restore the table from a backup.",
+        )
 
 
 def new_table(
     schema: pa.Schema, table_id: str, configuration: Mapping[str, str], now_ms: int
 ) -> bytes:
     """Version 0."""
-    fields = [
-        {"name": f.name, "type": _WORDS[str(f.type)], "nullable": True, "metadata": {}}
-        for f in schema
-    ]
-    metadata: Action = {
+    fields = [column(f.name, _WORDS[str(f.type)]) for f in schema]
+    metadata = metadata_of(fields, table_id, configuration, now_ms)
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    return encode_version("CREATE TABLE", now_ms, [{"protocol": protocol}, {"metaData": metadata}])
+
+
+def column(name: str, kind: object) -> Action:
+    return {"name": name, "type": kind, "nullable": True, "metadata": {}}
+
+
+def metadata_of(
+    fields: Sequence[Action],
+    table_id: str,
+    configuration: Mapping[str, str],
+    now_ms: int | None,
+    name: str | None = None,
+    partitioned_by: Sequence[str] = (),
+) -> Action:
+    """The body of a ``metaData`` action."""
+    return {
         "id": table_id,
-        "name": None,
+        "name": name,
         "description": None,
         "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": [],
+        "schemaString": json.dumps({"type": "struct", "fields": list(fields)}),
+        "partitionColumns": list(partitioned_by),
         "createdTime": now_ms,
         "configuration": dict(configuration),
     }
-    return written(
-        [
-            commit_info("CREATE TABLE", now_ms),
-            {"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}},
-            {"metaData": metadata},
-        ]
-    )
 
 
 _WORDS = {
@@ -409,12 +519,13 @@ def column_types(schema: pa.Schema) -> dict[str, str]:
     return {field.name: _WORDS[str(field.type)] for field in schema}
 
 
-def _rows(add: Action) -> int | None:
+def rows_of(add: Action) -> int | None:
+    """How many rows a file has, as its version says; None where its writer did not tell."""
     try:
-        told = json.loads(add.get("stats") or "{}")
+        stats = json.loads(add.get("stats") or "{}")
     except (ValueError, TypeError, RecursionError):
         return None
-    rows = told.get("numRecords") if isinstance(told, dict) else None
+    rows = stats.get("numRecords") if isinstance(stats, dict) else None
     return rows if type(rows) is int and rows >= 0 else None
 
 
@@ -432,7 +543,7 @@ def _feature(where: str, doing: str, what: Iterable[str]) -> InvalidRequestError
 
 
 def _interval(text: str | None) -> int:
-    """``interval 1 hours`` in milliseconds; a week where nothing is told, as Delta has it."""
-    found = re.fullmatch(r"(?:interval\s+)?(\d{1,6})\s+([a-z]+?)s?", (text or "").strip().lower())
-    unit = _UNITS.get(found[2]) if found else None
-    return int(found[1]) * unit if found and unit else _WEEK_MS
+    """``interval 1 hours`` in milliseconds; a week where there is none, as Delta has it."""
+    match = re.fullmatch(r"(?:interval\s+)?(\d{1,6})\s+([a-z]+?)s?", (text or "").strip().lower())
+    unit = _UNITS.get(match[2]) if match else None
+    return int(match[1]) * unit if match and unit else _WEEK_MS

@@ -41,6 +41,7 @@ from offsetlog.core.group.checkpoint import from_plain, to_plain
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import GroupsState
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
+from offsetlog.format.parquet import ParquetReader
 from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS, MIN_TIME
 
 T = TypeVar("T")
@@ -72,8 +73,10 @@ MOST_FILE_BYTES = 1024 * 1024 * 1024
 MOST_CHECKPOINT_BYTES = 256 * 1024 * 1024
 _BATCH_ROWS = 65_536
 _MOST_FACTS = 2_000_000
-_MOST_UNFOLDED = 1024 * 1024 * 1024
-_MOST_VALUES = 32_000_000
+MOST_UNFOLDED = 1024 * 1024 * 1024
+ROWS_OF_A_BYTE = 16
+"""Rows are alike, so they compress well; those of commits to many partitions have two or three."""
+MOST_VALUES = 32_000_000
 _MOST_NUMBER = 2**62
 _RANGES = {
     "partition": (0, MAX_PARTITIONS - 1),
@@ -93,12 +96,12 @@ def to_arrow(facts: Sequence[Fact]) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=SCHEMA)
 
 
-def check_size(footer: Any, where: str) -> None:
-    """Refuse a file that would unfold to more than a table of facts is."""
-    groups = (footer.row_group(i) for i in range(footer.num_row_groups))
-    unfolded = sum(group.total_byte_size for group in groups)
-    if footer.num_rows > MOST_ROWS or unfolded > _MOST_UNFOLDED:
-        raise _strange(f"{where} would unfold to {footer.num_rows} rows and {unfolded} bytes.")
+def open_file(data: bytes, where: str) -> ParquetReader:
+    """A data file, of whomever, that has no more rows than one of facts can have."""
+    file = ParquetReader(data, where, with_dictionaries=True)
+    if file.num_rows > min(MOST_ROWS, ROWS_OF_A_BYTE * len(data)):
+        raise _strange(f"{where} has {file.num_rows} rows in {len(data)} bytes.")
+    return file
 
 
 def to_parquet(facts: Sequence[Fact]) -> bytes:
@@ -122,10 +125,11 @@ def _unwritable(why: str) -> InvalidRequestError:
     )
 
 
-def facts_of(file: pq.ParquetFile, where: str, since: int) -> list[Fact]:
+def facts_of(file: ParquetReader, since: int) -> list[Fact]:
     """The facts after a version, a bounded number of rows at a time."""
     facts: list[Fact] = []
-    for batch in file.iter_batches(_BATCH_ROWS):
+    where = file.name
+    for batch in file.batches(SCHEMA.names, _BATCH_ROWS, MOST_UNFOLDED):
         rows = pa.Table.from_batches([batch])
         if since >= 0 and rows.schema.get_field_index("version") >= 0:
             later = pc.fill_null(pc.greater(rows.column("version"), since), True)
@@ -137,7 +141,9 @@ def facts_of(file: pq.ParquetFile, where: str, since: int) -> list[Fact]:
 def from_arrow(table: pa.Table, where: str) -> list[Fact]:
     """The facts of a file's rows, in the order that they lie there."""
     try:
-        table = table.select(SCHEMA.names).cast(SCHEMA)
+        table = table.select(SCHEMA.names)
+        if table.schema != SCHEMA:
+            table = table.cast(pa.schema(list(map(_unfolded, table.schema, SCHEMA))))
     except (KeyError, ValueError, NotImplementedError, pa.ArrowException) as error:
         raise _strange(
             f"{where} does not hold the offsets table's columns: {str(error)[:200]}."
@@ -162,13 +168,21 @@ def from_arrow(table: pa.Table, where: str) -> list[Fact]:
     return [Fact(*row) for row in zip(*columns, strict=True)]
 
 
+def _unfolded(given: pa.Field, field: pa.Field) -> pa.Field:
+    """What a column is made into: a dictionary of texts stays one."""
+    kind = given.type
+    is_kept = pa.types.is_dictionary(kind) and kind.value_type == field.type
+    return field.with_type(kind) if is_kept else field
+
+
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """As Python has them; equal texts are one object, since most rows tell the same few."""
-    if not pa.types.is_string(column.type) or len(column) < _FEW:
+    is_dictionary = pa.types.is_dictionary(column.type)
+    if not is_dictionary and (not pa.types.is_string(column.type) or len(column) < _FEW):
         return list(column.to_pylist())
     out: list[Any] = []
     for chunk in column.chunks:
-        words = chunk.dictionary_encode()
+        words = chunk if is_dictionary else chunk.dictionary_encode()
         texts = words.dictionary.to_pylist()
         out += [None if at is None else texts[at] for at in words.indices.to_pylist()]
     return out
@@ -265,6 +279,12 @@ def decode_checkpoint(data: bytes, where: str) -> tuple[str, GroupsState] | None
         return None
 
 
+def is_whole(data: bytes) -> bool:
+    """Whether text with a checksum is what was written."""
+    seal, _, body = data.partition(b"\n")
+    return seal.decode("latin-1") == xxhash.xxh3_64_hexdigest(body)
+
+
 _CHECKPOINT: Decoder[tuple[str, object]] = record(
     lambda table, state: (table, state), table=string(), state=anything
 )
@@ -278,7 +298,6 @@ def _sealed(body: dict[str, Any]) -> bytes:
 def _opened(decoder: Decoder[T], data: bytes, where: str, most: int = strict_json.MAX_BYTES) -> T:
     if len(data) > most:
         raise CorruptLogError(f"{where}: {len(data)} bytes, at most {most}.")
-    seal, _, body = data.partition(b"\n")
-    if seal.decode("latin-1") != xxhash.xxh3_64_hexdigest(body):
+    if not is_whole(data):
         raise CorruptLogError(f"{where} is not what was written: its checksum differs.")
-    return from_json(decoder, body, where, most, _MOST_VALUES)
+    return from_json(decoder, data.partition(b"\n")[2], where, most, MOST_VALUES)

@@ -112,6 +112,11 @@ def stubs_name(folder: str) -> str:
     return f"{folder}/_snapshot/stubs.json"
 
 
+def table_name(folder: str) -> str:
+    """A note of maintenance: a version that the topic's table has reached."""
+    return f"{folder}/_snapshot/table.json"
+
+
 def leaf_folder(folder: str) -> str:
     return f"{folder}/_index"
 
@@ -196,7 +201,8 @@ def is_topics_part(path: str) -> bool:
 def is_topics_file(name: str) -> bool:
     """Whether a file is a topic's own, by its path below the root."""
     folder, _, below = name.partition("/")
-    if name in (hint_name(folder), clock_name(folder), stubs_name(folder)):
+    notes = (hint_name, clock_name, stubs_name, table_name)
+    if name in [note(folder) for note in notes]:
         return True
     parsed = parse_entry(name) or parse_snapshot(name) or parse_leaf(name) or parse_segment(name)
     if parsed is not None:

@@ -1,25 +1,21 @@
-"""Records as Arrow: the columns, and how Parquet files of them are written and read.
+"""Records as Arrow: their columns in memory and in files.
 
 Invariants:
 
 1. In memory a batch of records has exactly the columns of ``ROWS``; on disk ``key`` and
    ``headers`` are left out where they are null throughout.
 2. Timestamps are milliseconds since the epoch, in UTC.
-3. The same settings everywhere: no dictionary, statistics only where a reader uses them, and
-   no page CRCs, since row groups have sums of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
-
-from offsetlog.errors import CorruptLogError
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
@@ -34,14 +30,14 @@ ROWS = pa.schema(
 PARTITION = pa.field("partition", pa.int32())
 OFFSET = pa.field("offset", pa.int64())
 
+HEADER_BYTES = 8
+"""What a header weighs besides its name and value: the lengths of both."""
 ROW_GROUP_RECORDS = 65_536
 ROW_GROUP_BYTES = 64 * 1024 * 1024
 SAMPLE_BYTES = 64 * 1024
 SAMPLES = 4
 WORTH = 0.95
 """A codec that leaves more than this part of the bytes is not worth its time."""
-_LEAVES = {"headers": ("headers.list.element.key", "headers.list.element.value")}
-"""Parquet's names for the leaves of a nested column."""
 
 
 def compact(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
@@ -56,18 +52,17 @@ def compact(table: pa.Table | pa.RecordBatch) -> pa.Table | pa.RecordBatch:
 
 def complete(table: pa.Table, columns: tuple[str, ...]) -> pa.Table:
     """With exactly ``columns`` in that order: those that were left out on disk are null."""
-    arrays, fields = [], []
-    for name in columns:
-        field = _FIELDS[name]
-        if name in table.schema.names:
-            column = table.column(name)
-            if column.type != field.type:
-                column = column.cast(field.type)
-        else:
-            column = pa.chunked_array([pa.nulls(table.num_rows, field.type)], field.type)
-        arrays.append(column)
-        fields.append(field)
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    there, count = table.schema.names, table.num_rows
+    arrays = [
+        table.column(there.index(name)) if name in there else pa.nulls(count, TYPES[name])
+        for name in columns
+    ]
+    return pa.Table.from_arrays(arrays, schema=_schema(columns))
+
+
+@cache
+def _schema(columns: tuple[str, ...]) -> pa.Schema:
+    return pa.schema([_FIELDS[name] for name in columns])
 
 
 _FIELDS: dict[str, pa.Field] = {
@@ -75,6 +70,7 @@ _FIELDS: dict[str, pa.Field] = {
     "partition": PARTITION,
     "offset": OFFSET,
 }
+TYPES: dict[str, pa.DataType] = {name: field.type for name, field in _FIELDS.items()}
 
 
 def as_arrow(numbers: npt.NDArray[Any], kind: pa.DataType) -> pa.Array:
@@ -89,25 +85,6 @@ def milliseconds(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     numbers = column.chunk(0).view(pa.int64()) if one else column.cast(pa.int64())
     out: npt.NDArray[np.int64] = numbers.to_numpy()
     return out
-
-
-def writer(
-    sink: Any, schema: pa.Schema, compression: str, plain: Sequence[str] = ()
-) -> pq.ParquetWriter:
-    """Writes a file of records; the columns in ``plain`` are not compressed."""
-    packed = [
-        leaf for name in schema.names if name not in plain for leaf in _LEAVES.get(name, (name,))
-    ]
-    level = 1 if compression == "zstd" else None
-    return pq.ParquetWriter(
-        sink,
-        schema,
-        compression=dict.fromkeys(packed, compression) if plain else compression,
-        compression_level=dict.fromkeys(packed, level) if plain and level else level,
-        use_dictionary=False,
-        write_statistics=["timestamp"] if "timestamp" in schema.names else False,
-        store_schema=False,
-    )
 
 
 def incompressible(table: pa.Table, compression: str) -> list[str]:
@@ -145,18 +122,3 @@ def _sample(chunks: Sequence[pa.Array]) -> tuple[int, bytes]:
         at = low + max(0, high - low - most) // 2
         out.append(data[at : min(high, at + most)])
     return size, b"".join(out)
-
-
-def open_parquet(source: Any, what: str) -> pq.ParquetFile:
-    try:
-        return pq.ParquetFile(source, page_checksum_verification=False)
-    except (pa.ArrowException, OSError, ValueError) as error:
-        raise CorruptLogError(f"{what} is not a Parquet file: {first_line(error)}") from None
-
-
-def metadata_of(file: pq.ParquetFile) -> Mapping[bytes, bytes]:
-    return file.metadata.metadata or {}
-
-
-def first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0][:200]

@@ -25,11 +25,19 @@ from offsetlog.core.topic.entry import SegmentRef
 from offsetlog.errors import CorruptLogError
 from offsetlog.format import FORMAT_VERSION
 from offsetlog.format import record_schema as rows
+from offsetlog.format.parquet import ParquetReader, writer
 from offsetlog.values import MAX_OFFSET
 
 _GROUPS = "offsetlog.groups"
 _VERSION = "offsetlog.version"
 _MAGIC = b"PAR1"
+_BOUNDED = ("timestamp", "offset")
+"""Columns whose bounds in each row group are in the footer; of offsets where they have gaps, since
+elsewhere they follow from counts."""
+MAX_ROW_GROUP_BYTES = 1024**3 + rows.ROW_GROUP_BYTES
+"""What a row group may unfold to: one record may have a gigabyte."""
+UNFOLDS_TO = 16
+"""One that is larger may unfold to so many times the bytes of its file."""
 Buffer = bytes | memoryview
 Fetch = Callable[[int, int], Buffer]
 """Reads bytes [start, end) of the file."""
@@ -84,7 +92,11 @@ def _encode(
     table: pa.Table, compression: str, memory: pa.Buffer, group_records: int
 ) -> EncodedSegment:
     sink, view = pa.FixedSizeBufferWriter(memory), memoryview(memory)
-    out = rows.writer(sink, table.schema, compression, rows.incompressible(table, compression))
+    plain = rows.incompressible(table, compression)
+    known = [name for name in _BOUNDED if name in table.schema.names]
+    if "offset" in known and _is_dense(table.column("offset")):
+        known.remove("offset")
+    out = writer(sink, table.schema, compression, plain, write_statistics=known or False)
     start, groups = sink.tell(), []
     for piece in row_groups(table, group_records):
         out.write_table(piece, row_group_size=max(1, piece.num_rows))
@@ -99,13 +111,29 @@ def _encode(
     return EncodedSegment(view[:end], len(foot), xxhash.xxh3_64_hexdigest(foot))
 
 
+def _is_dense(offsets: pa.ChunkedArray) -> bool:
+    """Whether sorted offsets have no gap."""
+    count = len(offsets)
+    return not count or offsets[count - 1].as_py() - offsets[0].as_py() == count - 1
+
+
 def row_groups(table: pa.Table, group_records: int) -> list[pa.Table]:
     """Pieces of a table that are fit to be row groups, by count and by bytes."""
     if not table.num_rows:
         return []
     wide = max(1, table.nbytes // table.num_rows)
     most = max(1, min(group_records, rows.ROW_GROUP_BYTES // wide))
-    return [table.slice(low, most) for low in range(0, table.num_rows, most)]
+    pieces = [table.slice(low, most) for low in range(0, table.num_rows, most)]
+    return [part for piece in pieces for part in _halves(piece)]
+
+
+def _halves(piece: pa.Table) -> list[pa.Table]:
+    """The same in parts that are not much larger than a row group, where a few records have most
+    of the bytes."""
+    half = piece.num_rows // 2
+    if not half or piece.nbytes <= 4 * rows.ROW_GROUP_BYTES:
+        return [piece]
+    return [*_halves(piece.slice(0, half)), *_halves(piece.slice(half))]
 
 
 class OpenSegment:
@@ -144,7 +172,8 @@ class OpenSegment:
             shape = mmap.mmap(-1, ref.size)
             shape[ref.size - ref.footer_bytes :] = foot
             self._memory = memoryview(shape)
-        self._file = rows.open_parquet(pa.BufferReader(pa.py_buffer(self._memory)), self.name)
+        self._file = ParquetReader(self._memory, self.name)
+        self._stored = self._file.types(rows.TYPES)
         self.groups = _groups(self._file.metadata, ref, records, self.name)
 
     def read(self, first: int, end: int, columns: tuple[str, ...]) -> list[pa.Table]:
@@ -165,15 +194,13 @@ class OpenSegment:
 
     def newest(self, i: int) -> int:
         """The greatest timestamp in row group ``i``, or more: what the checked footer says."""
-        group = self._file.metadata.row_group(i)
-        for position in range(group.num_columns):
-            column = group.column(position)
-            if column.path_in_schema == "timestamp":
-                statistics = column.statistics
-                if statistics is None or not statistics.has_min_max:
-                    return MAX_OFFSET
-                return int(statistics.max_raw)
-        return MAX_OFFSET
+        newest = self._file.greatest(i, "timestamp")
+        return MAX_OFFSET if newest is None else newest
+
+    def last_offset(self, i: int) -> int:
+        """The last offset of row group ``i`` of a segment with gaps, or more."""
+        last = self._file.greatest(i, "offset")
+        return MAX_OFFSET if last is None else last
 
     def offsets(self, i: int) -> pa.ChunkedArray:
         """The offsets that row group ``i`` of a rewritten segment stores."""
@@ -181,12 +208,9 @@ class OpenSegment:
 
     def _group(self, i: int, columns: tuple[str, ...]) -> pa.Table:
         self._load(i)
-        names = self._file.schema_arrow.names
-        stored = [name for name in columns if name in names]
-        try:
-            table = self._file.read_row_group(i, columns=stored or ["timestamp"])
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptLogError(f"{self.name}: {rows.first_line(error)}") from None
+        stored = [name for name in columns if name in self._stored] or ["timestamp"]
+        budget = max(MAX_ROW_GROUP_BYTES, UNFOLDS_TO * self.ref.size)
+        table = self._file.read_row_group(i, stored, budget)
         if table.num_rows != self.groups[i].records:
             raise self._changed(f"row group {i}")
         return rows.complete(table, columns)

@@ -11,17 +11,17 @@ Invariants:
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import NamedTuple, ParamSpec, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from offsetlog.core import strict_json
 from offsetlog.core.decode import (
     anything,
     boolean,
+    default,
     fields,
     from_value,
     hexadecimal,
@@ -32,15 +32,18 @@ from offsetlog.core.decode import (
     row,
     string,
 )
-from offsetlog.core.topic.entry import RULES_VERSION
+from offsetlog.core.topic.entry import FIRST_RULES, RULES_VERSION
 from offsetlog.core.topic.index import MAX_LEAF_EXTENTS, Fence, Index, Leaf, LeafRef
 from offsetlog.core.topic.senders import SenderState, SenderTable
-from offsetlog.core.topic.state import PartitionState, Replaced, TopicState
+from offsetlog.core.topic.state import Compaction, PartitionState, Replaced, TopicState
 from offsetlog.errors import CorruptLogError
-from offsetlog.format import FORMAT_VERSION, seal
-from offsetlog.format import record_schema as rows
+from offsetlog.format import FORMAT_VERSION
 from offsetlog.format.decisions import CONFIG
+from offsetlog.format.parquet import ParquetReader, first_line, open_sealed, write_sealed
+from offsetlog.values import MIN_TIME
 
+P = ParamSpec("P")
+T = TypeVar("T")
 MAX_SNAPSHOT_BYTES = 256 * 1024 * 1024
 MAX_LEAF_BYTES = 16 * 1024 * 1024
 MANY_SENDERS = 512
@@ -68,20 +71,25 @@ _SENDERS = pa.schema(
 )
 
 
-@contextmanager
-def _whatever_is_wrong(name: str) -> Iterator[None]:
-    """Shapes and types that a sealed file of ours never has: only a forged one does."""
-    try:
-        yield
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        ArithmeticError,
-        OSError,
-        pa.ArrowException,
-    ) as error:
-        raise CorruptLogError(f"{name} cannot be read: {rows.first_line(error)}") from None
+def _judged(decode: Callable[P, T]) -> Callable[P, T]:
+    """With an error for shapes and types that a sealed file of ours never has: only a forged one
+    does. The last argument is the file's name."""
+
+    @wraps(decode)
+    def judged(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return decode(*args, **kwargs)
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            ArithmeticError,
+            OSError,
+            pa.ArrowException,
+        ) as error:
+            raise CorruptLogError(f"{args[-1]} cannot be read: {first_line(error)}") from None
+
+    return judged
 
 
 def _type(name: str) -> pa.DataType:
@@ -89,10 +97,9 @@ def _type(name: str) -> pa.DataType:
 
 
 _FENCE_SCHEMA = pa.schema([(name, _type(name)) for name in _FENCES])
-_LEAF_SCHEMA = pa.schema(
-    [(name, _type(name)) for name in _LEAF_INTS]
-    + [(name, pa.binary(width)) for name, width in _LEAF_BYTES.items()]
-)
+_LEAF_INT_SCHEMA = pa.schema([(name, _type(name)) for name in _LEAF_INTS])
+_LEAF_BYTE_SCHEMA = pa.schema([(name, pa.binary(width)) for name, width in _LEAF_BYTES.items()])
+_LEAF_SCHEMA = pa.unify_schemas([_LEAF_INT_SCHEMA, _LEAF_BYTE_SCHEMA])
 
 
 def _packed(schema: pa.Schema) -> dict[str, str]:
@@ -133,27 +140,29 @@ def encode_snapshot(state: TopicState, index: Index, senders_in: str | None) -> 
         "senders_in": senders_in,
         "senders": [] if senders_in else [list(s) for s in _senders(state)],
     }
+    compactions = [
+        [partition, part.tombstones_from, [list(done) for done in part.compactions]]
+        for partition, part in enumerate(state.parts)
+        if part.compactions or part.tombstones_from
+    ]
+    if compactions:
+        stored["compactions"] = compactions
     arrays = [_to_arrow(getattr(index, name), name) for name in _FENCES]
     table = pa.Table.from_arrays(arrays, schema=_FENCE_SCHEMA)
-    out = seal.SealedWriter(table.schema, "zstd", column_encoding=_PACKED_FENCES)
-    out.parquet.write_table(table)
-    return out.finish({_STATE: strict_json.dumps(stored).decode()})
+    meta = {_STATE: strict_json.dumps(stored).decode()}
+    return write_sealed(table.schema, table, meta, "zstd", column_encoding=_PACKED_FENCES)
 
 
+@_judged
 def decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
     """The state, and the uid of the file of its senders when they are stored apart."""
-    with _whatever_is_wrong(name):
-        return _decode_snapshot(data, name)
-
-
-def _decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
-    seal.check(data, name, MAX_SNAPSHOT_BYTES)
-    file = rows.open_parquet(pa.BufferReader(data), name)
-    raw = rows.metadata_of(file).get(_STATE.encode())
+    file = open_sealed(data, name, MAX_SNAPSHOT_BYTES)
+    raw = file.key_values.get(_STATE.encode())
     if raw is None:
         raise CorruptLogError(f"{name} holds no state.")
     plain = strict_json.loads(raw, name)
-    if from_value(_VERSIONS, plain, name) != (FORMAT_VERSION, RULES_VERSION):
+    version, rules = from_value(_VERSIONS, plain, name)
+    if version != FORMAT_VERSION or rules not in range(FIRST_RULES, RULES_VERSION + 1):
         raise CorruptLogError(f"{name} was written by rules that this library does not know.")
     state_fields = from_value(_STATE_FIELDS, plain, name)
     stored = from_value(_BESIDE_STATE, plain, name)
@@ -163,15 +172,23 @@ def _decode_snapshot(data: bytes, name: str) -> tuple[TopicState, str | None]:
             f"and {len(stored.ends)} log ends."
         )
     # Each fence holds an extent at least, so a small file cannot unfold to more than that.
-    if file.metadata.num_rows > 2 * sum(leaf.extents for leaf in stored.leaves):
-        raise CorruptLogError(f"{name} has {file.metadata.num_rows} fences.")
-    columns = _columns(file, _FENCES, name)
+    if file.num_rows > 2 * sum(leaf.extents for leaf in stored.leaves):
+        raise CorruptLogError(f"{name} has {file.num_rows} fences.")
+    columns = _columns(file, _FENCE_SCHEMA, MAX_SNAPSHOT_BYTES)
     if any(not 0 <= leaf < len(stored.leaves) for leaf in set(columns[_FENCES.index("leaf")])):
         raise CorruptLogError(f"{name} points to a leaf that it does not name.")
+    parts = list(map(PartitionState, stored.starts, stored.ends))
+    for partition, tombstones_from, passes in stored.compactions:
+        if partition >= len(parts):
+            raise CorruptLogError(f"{name} compacts partition {partition} of {len(parts)}.")
+        parts[partition] = parts[partition]._replace(
+            compactions=passes, tombstones_from=tombstones_from
+        )
     state = TopicState(
         created_at_entry=state_fields.pop("life"),
+        rules=rules,
         **state_fields,
-        parts=tuple(map(PartitionState, stored.starts, stored.ends)),
+        parts=tuple(parts),
         index=Index(state_fields["tip"], stored.leaves, *columns),
     )
     if stored.senders_in is None:
@@ -207,26 +224,17 @@ def encode_senders(state: TopicState, many: int = MANY_SENDERS) -> bytes | None:
     table = pa.Table.from_arrays(
         [pa.array(c, f.type) for c, f in zip(columns, _SENDERS, strict=True)], schema=_SENDERS
     )
-    out = seal.SealedWriter(table.schema, "zstd")
-    out.parquet.write_table(table)
-    return out.finish({})
+    return write_sealed(table.schema, table, {}, "zstd")
 
 
+@_judged
 def decode_senders(state: TopicState, data: bytes, name: str) -> TopicState:
     """``state`` with the senders of a file of their own."""
-    with _whatever_is_wrong(name):
-        return _decode_senders(state, data, name)
-
-
-def _decode_senders(state: TopicState, data: bytes, name: str) -> TopicState:
-    seal.check(data, name, MAX_SNAPSHOT_BYTES)
-    file = rows.open_parquet(pa.BufferReader(data), name)
+    file = open_sealed(data, name, MAX_SNAPSHOT_BYTES)
     # Ids differ, so each takes a byte at least however well it is compressed.
-    if file.metadata.num_rows > len(data):
-        raise CorruptLogError(f"{name} has {file.metadata.num_rows} senders.")
-    table = file.read(use_threads=False)
-    if table.schema.names != _SENDERS.names:
-        raise CorruptLogError(f"{name} is not a file of senders.")
+    if file.num_rows > len(data):
+        raise CorruptLogError(f"{name} has {file.num_rows} senders.")
+    table = _read(file, _SENDERS, MAX_SNAPSHOT_BYTES)
     columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
     senders = [from_value(_SENDER, list(sender), name) for sender in zip(*columns, strict=True)]
     return _with_senders(state, senders)
@@ -250,6 +258,13 @@ class _BesideState(NamedTuple):
     leaves: tuple[LeafRef, ...]
     senders_in: str | None
     senders: tuple[_Sender, ...]
+    compactions: tuple[_Compacted, ...]
+
+
+class _Compacted(NamedTuple):
+    partition: int
+    tombstones_from: int
+    passes: tuple[Compaction, ...]
 
 
 _VERSIONS = record(lambda v, rules: (v, rules), v=anything, rules=anything)
@@ -276,6 +291,17 @@ _BESIDE_STATE = record(
     leaves=list_of(row(LeafRef, hexadecimal(32), integer(0, MAX_LEAF_EXTENTS))),
     senders_in=nullable(hexadecimal(32)),
     senders=list_of(_SENDER),
+    compactions=default(
+        list_of(
+            row(
+                _Compacted,
+                integer(),
+                integer(),
+                list_of(row(Compaction, integer(), integer(MIN_TIME))),
+            )
+        ),
+        (),
+    ),
 )
 
 
@@ -288,35 +314,24 @@ def encode_leaf(leaf: Leaf) -> bytes:
         buffers = [None, pa.py_buffer(getattr(leaf, name))]
         arrays.append(pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), leaf.extents, buffers))
     table = pa.Table.from_arrays(arrays, schema=_LEAF_SCHEMA)
-    out = seal.SealedWriter(table.schema, "zstd", column_encoding=_PACKED_LEAF)
-    out.parquet.write_table(table)
-    return out.finish({})
+    return write_sealed(table.schema, table, {}, "zstd", column_encoding=_PACKED_LEAF)
 
 
+@_judged
 def decode_leaf(data: bytes, name: str) -> Leaf:
     """The leaf of a file."""
-    with _whatever_is_wrong(name):
-        return _decode_leaf(data, name)
-
-
-def _decode_leaf(data: bytes, name: str) -> Leaf:
-    seal.check(data, name, MAX_LEAF_BYTES)
-    file = rows.open_parquet(pa.BufferReader(data), name)
-    if file.metadata.num_rows > MAX_LEAF_EXTENTS:
-        raise CorruptLogError(f"{name} has {file.metadata.num_rows} extents.")
-    ints = _columns(file, _LEAF_INTS, name)
-    table = file.read(columns=list(_LEAF_BYTES), use_threads=False)
-    blobs = [_blob(table, column, width, name) for column, width in _LEAF_BYTES.items()]
+    file = open_sealed(data, name, MAX_LEAF_BYTES)
+    if file.num_rows > MAX_LEAF_EXTENTS:
+        raise CorruptLogError(f"{name} has {file.num_rows} extents.")
+    ints = _columns(file, _LEAF_INT_SCHEMA, MAX_LEAF_BYTES)
+    table = _read(file, _LEAF_BYTE_SCHEMA, MAX_LEAF_BYTES)
+    blobs = [_blob(table, column, width) for column, width in _LEAF_BYTES.items()]
     return Leaf(*ints, *blobs)  # type: ignore[arg-type]  # ints first, blobs last
 
 
-def _blob(table: pa.Table, column: str, width: int, name: str) -> bytes:
-    if column not in table.schema.names:
-        raise CorruptLogError(f"{name} has no column {column!r}.")
+def _blob(table: pa.Table, column: str, width: int) -> bytes:
     chunk = table.column(column).combine_chunks()
     chunk = chunk.chunk(0) if isinstance(chunk, pa.ChunkedArray) else chunk
-    if chunk.type != pa.binary(width):
-        raise CorruptLogError(f"{name}: column {column!r} is of type {chunk.type}.")
     raw = chunk.buffers()[1]
     low = chunk.offset * width
     return b"" if raw is None else raw.to_pybytes()[low : low + len(chunk) * width]
@@ -330,20 +345,25 @@ def _to_arrow(column: array[int], name: str) -> pa.Array:
     return whole.cast(_type(name))
 
 
-def _columns(file: pq.ParquetFile, names: tuple[str, ...], what: str) -> list[array[int]]:
-    missing = set(names) - set(file.schema_arrow.names)
+def _read(file: ParquetReader, schema: pa.Schema, budget: int) -> pa.Table:
+    """These columns, all of them there, of these types and without nulls."""
+    there = file.types(dict(zip(schema.names, schema.types, strict=True)))
+    missing = set(schema.names) - set(there)
     if missing:
-        raise CorruptLogError(f"{what} has no column {sorted(missing)[0]!r}.")
-    try:
-        table = file.read(columns=list(names), use_threads=False)
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptLogError(f"{what}: {rows.first_line(error)}") from None
+        raise CorruptLogError(f"{file.name} has no column {sorted(missing)[0]!r}.")
+    table = file.read(schema.names, budget).select(schema.names)
+    for name in schema.names:
+        if table.column(name).null_count:
+            raise CorruptLogError(f"{file.name}: column {name!r} has nulls.")
+    return table
+
+
+def _columns(file: ParquetReader, schema: pa.Schema, budget: int) -> list[array[int]]:
+    table = _read(file, schema, budget)
     out = []
-    for name in names:
+    for name in schema.names:
         values: array[int] = array("q")
         for chunk in table.column(name).cast(pa.int64()).chunks:
-            if chunk.null_count:
-                raise CorruptLogError(f"{what}: column {name!r} has nulls.")
             raw = chunk.buffers()[1]
             if raw is not None:
                 values.frombytes(memoryview(raw)[8 * chunk.offset :][: 8 * len(chunk)])

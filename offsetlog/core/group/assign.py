@@ -14,7 +14,10 @@ Rules of this module:
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from heapq import heapify, heappop, heappush, heapreplace
+from itertools import groupby
+from operator import itemgetter
 
 from offsetlog.core.group.facts import Partition
 from offsetlog.errors import InvalidRequestError
@@ -88,7 +91,10 @@ def _sticky(
 
 
 class _Sticky:
-    """Keep what is held, hand out what is free, then pass on from the loaded to the idle."""
+    """Keep what is held, hand out what is free, then pass on from the loaded to the idle.
+
+    Topics with the same readers are one class: for who could relieve whom they are all alike, so
+    the search looks at classes, and a hand-over costs members and classes, not partitions."""
 
     def __init__(
         self, readers: Readers, counts: dict[str, int], holders: Mapping[Partition, str]
@@ -98,8 +104,20 @@ class _Sticky:
         self.holders = holders
         members = sorted({name for who in self.readers.values() for name in who})
         self.load = dict.fromkeys(members, 0)
-        self.has: dict[str, dict[str, set[int]]] = {name: {} for name in members}
+        self.held = {name: dict.fromkeys(counts, 0) for name in members}
+        """How many partitions of each topic a member has."""
         self.owners: Assignment = {}
+        self.classes: dict[tuple[str, ...], list[str]] = {}
+        for topic in sorted(counts):
+            self.classes.setdefault(tuple(self.readers[topic]), []).append(topic)
+        self.classes_of: dict[str, list[tuple[str, ...]]] = {name: [] for name in members}
+        for who in self.classes:
+            for name in who:
+                self.classes_of[name].append(who)
+        self.topics: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        """A heap of the topics of a class of which a member has something, or had."""
+        self.spares: dict[tuple[str, str], list[tuple[bool, int]]] = {}
+        """A heap of what a member has of a topic, or had, the first to be passed on first."""
 
     def solve(self) -> Assignment:
         free: list[Partition] = []
@@ -112,33 +130,42 @@ class _Sticky:
                 else:
                     free.append((topic, partition))
         # The topics that fewest may read first, since those have the least choice.
-        for partition_ in sorted(free, key=lambda p: (len(self.readers[p[0]]), p)):
-            self._give(partition_, self._idlest(partition_[0]))
+        free.sort(key=lambda p: (len(self.readers[p[0]]), p))
+        for topic, partitions in groupby(free, key=itemgetter(0)):
+            self._hand_out(topic, partitions)
         while self._relieve():
             pass
         return {p: self.owners[p] for p in sorted(self.owners)}
 
-    def _idlest(self, topic: str) -> str:
-        return min(
-            self.readers[topic],
-            key=lambda name: (self.load[name], len(self.has[name].get(topic, ())), name),
-        )
+    def _hand_out(self, topic: str, partitions: Iterable[Partition]) -> None:
+        """Each to the member with the least, of all topics and then of this one."""
+        idlest = [(self.load[m], self.held[m][topic], m) for m in self.readers[topic]]
+        heapify(idlest)
+        for partition in partitions:
+            load, held, name = idlest[0]
+            self._give(partition, name)
+            heapreplace(idlest, (load + 1, held + 1, name))
 
     def _give(self, partition: Partition, name: str) -> None:
+        topic, number = partition
         before = self.owners.get(partition)
         if before is not None:
             self.load[before] -= 1
-            self.has[before][partition[0]].discard(partition[1])
+            self.held[before][topic] -= 1
         self.owners[partition] = name
         self.load[name] += 1
-        self.has[name].setdefault(partition[0], set()).add(partition[1])
+        self.held[name][topic] += 1
+        if self.held[name][topic] == 1:
+            of_class = self.topics.setdefault((name, tuple(self.readers[topic])), [])
+            heappush(of_class, topic)
+        # Rather one that is on the move anyway than one that stays where it is.
+        stays = self.holders.get(partition) == name
+        heappush(self.spares.setdefault((name, topic), []), (stays, -number))
 
     def _relieve(self) -> bool:
         """Pass one partition on from the most loaded member that can be relieved. Each time
         the sum of squared loads falls, so this ends."""
-        least = min(self.load.values(), default=0)
-        givers = [name for name, load in self.load.items() if load - least >= 2]
-        for giver in sorted(givers, key=lambda name: (-self.load[name], name)):
+        for giver in self._givers():
             path = self._path(giver)
             for partition, taker in path:
                 self._give(partition, taker)
@@ -146,17 +173,26 @@ class _Sticky:
                 return True
         return False
 
+    def _givers(self) -> Iterator[str]:
+        """Who has two more than another, the most loaded first."""
+        least = min(self.load.values(), default=0)
+        givers = [(-load, name) for name, load in self.load.items() if load - least >= 2]
+        if givers:
+            yield min(givers)[1]  # It is mostly the one, and sorting takes longer.
+            yield from [name for _, name in sorted(givers)[1:]]
+
     def _path(self, giver: str) -> list[tuple[Partition, str]]:
         """The shortest chain of hand-overs to the idlest member with two fewer, or nothing."""
         came: dict[str, tuple[str, str] | None] = {giver: None}
         steps = {giver: 0}
-        seen: set[str] = set()
+        seen: set[tuple[str, ...]] = set()
         queue = deque([giver])
         while queue:
             name = queue.popleft()
-            for topic in sorted(t for t, p in self.has[name].items() if p and t not in seen):
-                seen.add(topic)
-                for taker in self.readers[topic]:
+            first = ((self._first(name, c), c) for c in self.classes_of[name] if c not in seen)
+            for topic, who in sorted((topic, who) for topic, who in first if topic is not None):
+                seen.add(who)
+                for taker in who:
                     if taker not in came:
                         came[taker] = (name, topic)
                         steps[taker] = steps[name] + 1
@@ -168,16 +204,23 @@ class _Sticky:
         name = best
         while (link := came[name]) is not None:
             source, topic = link
-            path.append((self._spare(source, topic), name))
+            path.append(((topic, self._spare(source, topic)), name))
             name = source
         return path
 
-    def _spare(self, name: str, topic: str) -> Partition:
-        """Rather one that is on the move anyway than one that stays where it is."""
-        return max(
-            ((topic, p) for p in self.has[name][topic]),
-            key=lambda p: (self.holders.get(p) != name, p),
-        )
+    def _first(self, name: str, who: tuple[str, ...]) -> str | None:
+        """The first topic of a class of which a member has a partition."""
+        topics = self.topics.get((name, who), [])
+        while topics and not self.held[name][topics[0]]:
+            heappop(topics)
+        return topics[0] if topics else None
+
+    def _spare(self, name: str, topic: str) -> int:
+        """The partition that a member passes on: the last of those that it did not have before."""
+        spares = self.spares[name, topic]
+        while self.owners[topic, -spares[0][1]] != name:
+            heappop(spares)
+        return -spares[0][1]
 
 
 STRATEGIES: dict[str, Callable[[Readers, dict[str, int], Mapping[Partition, str]], Assignment]] = {

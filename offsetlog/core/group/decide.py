@@ -19,12 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from offsetlog.core.group.assign import check_strategy
-from offsetlog.core.group.draft import GroupDraft, partition_of
 from offsetlog.core.group.facts import (
     Expulsion,
     Fact,
     FactKind,
-    OffsetAndMetadata,
     Partition,
     Subscription,
     TopicView,
@@ -34,13 +32,18 @@ from offsetlog.core.group.facts import (
     encode_topic,
     whole,
 )
-from offsetlog.core.group.fold import TableDraft
-from offsetlog.core.group.refusal import (
+from offsetlog.core.group.fold import (
+    GroupDraft,
     IgnoredReason,
+    TableDraft,
+    partition_of,
+    why_ignored,
+)
+from offsetlog.core.group.refusal import (
+    no_longer_a_member,
     no_offset,
     refusal,
     unknown_group,
-    why_ignored,
 )
 from offsetlog.core.group.requests import (
     CommitRequest,
@@ -55,11 +58,11 @@ from offsetlog.core.group.requests import (
     ResetRequest,
     TopicsRequest,
 )
-from offsetlog.core.group.reset import PlannedReset, plan_reset
+from offsetlog.core.group.reset import Move, plan_reset
 from offsetlog.core.group.retention import is_expired
 from offsetlog.core.group.state import GroupsState
 from offsetlog.errors import InvalidRequestError, OffsetLogError
-from offsetlog.values import MAX_PARTITIONS, canonical_name, check_name
+from offsetlog.values import MAX_GROUP_PARTITIONS, MAX_PARTITIONS, canonical_name, check_name
 
 SILENT_MS = 10_000
 """How long a group without members goes without a fact before a commit of what is committed
@@ -73,7 +76,8 @@ class Accepted(NamedTuple):
     """How many of the decision's facts are this request's."""
     dropped: tuple[Partition, ...] = ()
     """Progress that was passed over, since the partition was reset after it was made."""
-    plan: PlannedReset | None = None
+    plan: tuple[Move, ...] = ()
+    """Of a reset: what it moves."""
     unchanged: bool = False
     """Something was left out, since it is committed already as of the version decided on."""
 
@@ -123,8 +127,9 @@ class _Decider:
     def outcome(self, request: Request) -> Outcome:
         before = len(self.facts)
         try:
-            check_name(request.group, "group")
             group = self.draft.group(request.group)
+            if not group.alive:
+                check_name(group.name, "group")
             accepted: Accepted = _HANDLERS[type(request)](self, group, request)
         except OffsetLogError as error:
             return Refused(error)
@@ -160,16 +165,26 @@ class _Decider:
                 if request.reset < group.last_reset.get(partition, 0):
                     dropped.append(partition)
                     position = None
-            facts.append(self._position(group, FactKind.RELEASE, request, partition, position))
+            offset, metadata = (None, "") if position is None else position
+            facts.append(
+                self._fact(
+                    group,
+                    FactKind.RELEASE,
+                    *partition,
+                    offset=offset,
+                    metadata=metadata,
+                    member=request.member,
+                    generation=request.generation,
+                    reset=request.reset,
+                )
+            )
         self._write(group, facts)
         return Accepted(dropped=tuple(dropped))
 
     def leave(self, group: GroupDraft, request: LeaveRequest) -> Accepted:
         self._check_member(group, request.member, request.generation)
         facts, dropped = self._progress(group, request)
-        leave = self._fact(group, FactKind.LEAVE, member=request.member)
-        self._check(group, leave)
-        self._append(group, [*facts, leave])
+        self._append(group, [*facts, self._fact(group, FactKind.LEAVE, member=request.member)])
         return Accepted(dropped=dropped)
 
     def join(self, group: GroupDraft, request: JoinRequest) -> Accepted:
@@ -185,19 +200,16 @@ class _Decider:
             )
         member = group.members.get(request.member)
         if member is None or encode_subscription(member.subscription) != metadata:
-            self._write(
-                group,
-                [self._fact(group, FactKind.JOIN, member=request.member, metadata=metadata)],
-            )
+            join = self._fact(group, FactKind.JOIN, member=request.member, metadata=metadata)
+            self._write(group, [join])
         return Accepted()
 
     def expel(self, group: GroupDraft, request: ExpelRequest) -> Accepted:
         member = group.members.get(request.member)
         if member is not None and member.joined == request.joined:
             why = encode_expulsion(Expulsion(request.by, request.why))
-            self._write(
-                group, [self._fact(group, FactKind.EXPEL, member=request.member, metadata=why)]
-            )
+            expel = self._fact(group, FactKind.EXPEL, member=request.member, metadata=why)
+            self._write(group, [expel])
         return Accepted()
 
     def topics(self, group: GroupDraft, request: TopicsRequest) -> Accepted:
@@ -206,14 +218,22 @@ class _Decider:
 
     def _changed_views(self, group: GroupDraft, views: Mapping[str, TopicView]) -> list[Fact]:
         facts = []
+        partitions = group.partitions
         for topic, view in sorted(views.items()):
             _check_view(topic, view)
             known = group.topics.get(topic)
+            partitions += view.partitions - (known.partitions if known is not None else 0)
             if known is None and view.partitions == 0:
                 continue
             if known is None or (view.partitions != known.partitions and view.tip > known.tip):
                 text = encode_topic(view)
                 facts.append(self._fact(group, FactKind.TOPICS, topic=topic, metadata=text))
+        if facts and partitions > max(MAX_GROUP_PARTITIONS, group.partitions):
+            raise InvalidRequestError(
+                f"The topics of group {group.name!r} would have {partitions} partitions together; "
+                f"a group takes {MAX_GROUP_PARTITIONS}.",
+                "Subscribe to fewer topics, or use several groups.",
+            )
         return facts
 
     def reset(self, group: GroupDraft, request: ResetRequest) -> Accepted:
@@ -229,11 +249,10 @@ class _Decider:
         )
         facts = [] if group.alive else self._changed_views(group, request.views)
         number = group.resets + 1
-        for move in plan.moves:
-            partition = (move.topic, move.partition)
-            facts.append(
-                self._fact(group, FactKind.RESET, *partition, offset=move.after, reset=number)
-            )
+        facts += [
+            self._fact(group, FactKind.RESET, m.topic, m.partition, offset=m.after, reset=number)
+            for m in plan
+        ]
         self._write(group, facts)
         return Accepted(plan=plan)
 
@@ -249,16 +268,14 @@ class _Decider:
             numbers = tuple(p for topic, p in group.positions if topic == request.topic)
             if not numbers:
                 raise no_offset(group.name, request.topic, None)
-        self._write(
-            group,
-            [self._fact(group, FactKind.DELETE, request.topic, n) for n in sorted(set(numbers))],
-        )
+        topic, delete = request.topic, FactKind.DELETE
+        self._write(group, [self._fact(group, delete, topic, n) for n in sorted(set(numbers))])
         return Accepted()
 
     def expire(self, group: GroupDraft, request: ExpireRequest) -> Accepted:
         later = any(p.version > request.version for p in group.positions.values())
         now_ms = self.now_ms if request.now_ms is None else request.now_ms
-        if not later and is_expired(group.to_state(), now_ms, request.retention_ms):
+        if not later and is_expired(group, now_ms, request.retention_ms):
             self._write(group, [self._fact(group, FactKind.DELETE)])
         return Accepted()
 
@@ -268,13 +285,10 @@ class _Decider:
         """All of them or none. Facts of one request do not stand in each other's way, so each may
         be checked before the first is applied."""
         for fact in facts:
-            self._check(group, fact)
+            reason = why_ignored(group, fact)
+            if reason is not None:
+                raise refusal(group, fact, reason)
         self._append(group, facts)
-
-    def _check(self, group: GroupDraft, fact: Fact) -> None:
-        reason = why_ignored(group, fact)
-        if reason is not None:
-            raise refusal(group, fact, reason)
 
     def _append(self, group: GroupDraft, facts: Sequence[Fact]) -> None:
         """Facts that were checked."""
@@ -287,12 +301,20 @@ class _Decider:
     ) -> tuple[list[Fact], tuple[Partition, ...]]:
         """The facts of its offsets, checked; and the partitions that were reset since."""
         self._check_new_name(group)
+        earlier = request.earlier if isinstance(request, CommitRequest) else {}
         facts, dropped = [], []
         for partition, position in sorted(request.offsets.items()):
             check_position(partition, position)
-            fact = self._position(group, FactKind.COMMIT, request, partition, position)
-            if isinstance(request, CommitRequest) and partition in request.earlier:
-                fact = fact._replace(reset=request.earlier[partition])
+            fact = self._fact(
+                group,
+                FactKind.COMMIT,
+                *partition,
+                offset=position.offset,
+                metadata=position.metadata,
+                member=request.member,
+                generation=request.generation,
+                reset=earlier.get(partition, request.reset),
+            )
             reason = why_ignored(group, fact)
             if reason is None:
                 facts.append(fact)
@@ -305,9 +327,7 @@ class _Decider:
     def _check_member(self, group: GroupDraft, name: str, generation: int) -> None:
         member = group.members.get(name)
         if member is None or generation < member.joined:
-            fact = self._fact(group, FactKind.LEAVE, member=name)._replace(generation=generation)
-            reason = IgnoredReason.NOT_A_MEMBER if member is None else IgnoredReason.OLD_GENERATION
-            raise refusal(group, fact, reason)
+            raise no_longer_a_member(group, name, generation)
 
     def _check_new_name(self, group: GroupDraft) -> None:
         """A new group's name must differ from others' by more than case and '.' for '_'."""
@@ -322,26 +342,6 @@ class _Decider:
                     "Use that name, or one that differs by more.",
                 )
 
-    def _position(
-        self,
-        group: GroupDraft,
-        kind: str,
-        request: CommitRequest | LeaveRequest | ReleaseRequest,
-        partition: Partition,
-        position: OffsetAndMetadata | None,
-    ) -> Fact:
-        offset, metadata = (None, "") if position is None else position
-        fact = self._fact(
-            group,
-            kind,
-            *partition,
-            offset=offset,
-            metadata=metadata,
-            member=request.member,
-            reset=request.reset,
-        )
-        return fact._replace(generation=request.generation)
-
     def _fact(
         self,
         group: GroupDraft,
@@ -352,8 +352,10 @@ class _Decider:
         offset: int | None = None,
         metadata: str = "",
         member: str | None = None,
+        generation: int | None = None,
         reset: int | None = None,
     ) -> Fact:
+        """With the group's generation and reset number as they are, where none is given."""
         return Fact(
             group=group.name,
             topic=topic,
@@ -361,7 +363,7 @@ class _Decider:
             offset=offset,
             metadata=metadata,
             committed_at=self.now_ms,
-            generation=group.generation,
+            generation=group.generation if generation is None else generation,
             reset=group.resets if reset is None else reset,
             member=member,
             kind=kind,

@@ -128,17 +128,8 @@ class Expulsion(NamedTuple):
 
 def encode_subscription(subscription: Subscription) -> str:
     """Text of a ``join``; topics are sorted, so equal subscriptions read the same."""
-    return _dump(
-        {
-            "rules": RULES_VERSION,
-            "topics": sorted(set(subscription.topics)),
-            "strategy": subscription.strategy,
-            "session_ms": subscription.session_ms,
-            "client": subscription.client,
-            "host": subscription.host,
-            "alone": subscription.alone,
-        }
-    )
+    topics = sorted(set(subscription.topics))
+    return _dump({**subscription._asdict(), "topics": topics, "rules": RULES_VERSION})
 
 
 def decode_subscription(text: str) -> Subscription | None:
@@ -175,7 +166,7 @@ _SUBSCRIPTION = record(
 
 
 def encode_topic(view: TopicView) -> str:
-    return _dump({"partitions": view.partitions, "tip": view.tip})
+    return _dump(view._asdict())
 
 
 def decode_topic(text: str) -> TopicView | None:
@@ -189,7 +180,7 @@ _TOPIC_VIEW = record(TopicView, partitions=integer(0, MAX_PARTITIONS), tip=integ
 
 
 def encode_expulsion(expulsion: Expulsion) -> str:
-    return _dump({"by": expulsion.by, "why": expulsion.why})
+    return _dump(expulsion._asdict())
 
 
 def decode_expulsion(text: str) -> Expulsion:

@@ -3,7 +3,8 @@
 Rules of this module:
 
 1. Lag is what can still be read: from the position, or from the log's start if retention has
-   passed it, to the log's end. What it passed is shown as ``expired``.
+   passed it, to the log's end: the records that are there, which compaction and erasure make fewer
+   than the offsets. What it passed is shown as ``expired``.
 2. A partition without a position has no lag and is left out, as in Kafka. A position in a
    topic that is gone, or past the log's end, is shown as it is.
 3. Seconds are the age of the oldest record that is not yet committed; where nothing is to be
@@ -26,6 +27,8 @@ class Backlog(NamedTuple):
     bytes: int | None = None
     oldest_ms: int | None = None
     """Timestamp of the first of them."""
+    records: int | None = None
+    """How many they are; None: as many as offsets."""
 
 
 class Lag(NamedTuple):
@@ -70,13 +73,13 @@ def group_lag(
 ) -> tuple[Lag, ...]:
     """A line for each partition with a position, in order."""
     owner = group.owner
+    offsets = {partition: position.offset for partition, position in group.positions.items()}
     lines = []
-    for partition, position in sorted(group.positions.items()):
+    for line in positions_lag(offsets, spans, backlogs, now_ms):
+        partition = line.topic, line.partition
         held = group.holders.get(partition)
         member = owner.name if owner is not None else held.member if held is not None else None
-        backlog = backlogs.get(partition, Backlog())
-        line = _line(partition, position.offset, spans.get(partition), backlog, now_ms)
-        lines.append(line._replace(member=member, metadata=position.metadata))
+        lines.append(line._replace(member=member, metadata=group.positions[partition].metadata))
     return tuple(lines)
 
 
@@ -88,30 +91,25 @@ def positions_lag(
 ) -> tuple[Lag, ...]:
     """The same for positions that belong to no group."""
     return tuple(
-        _line(partition, at, spans.get(partition), backlogs.get(partition, Backlog()), now_ms)
-        for partition, at in sorted(positions.items())
+        _line(partition, offset, spans.get(partition), backlogs.get(partition, Backlog()), now_ms)
+        for partition, offset in sorted(positions.items())
     )
 
 
 def _line(
-    partition: Partition, at: int, span: OffsetSpan | None, backlog: Backlog, now_ms: int
+    partition: Partition, offset: int, span: OffsetSpan | None, backlog: Backlog, now_ms: int
 ) -> Lag:
     topic, number = partition
     if span is None:
-        return Lag(topic, number, at, None, None, None, None, None, 0, False, None, "")
+        return Lag(topic, number, offset, None, None, None, None, None, 0, False, None, "")
     start, end = span
-    records = max(end - max(at, start), 0)
-    size, seconds = _depth(records, backlog, now_ms)
-    expired = max(min(start, end) - at, 0)
-    out = not start <= at <= end
-    return Lag(topic, number, at, start, end, records, size, seconds, expired, out, None, "")
-
-
-def _depth(records: int, backlog: Backlog, now_ms: int) -> tuple[int | None, float | None]:
-    if records == 0:
-        return 0, 0.0
-    oldest = backlog.oldest_ms
-    return backlog.bytes, None if oldest is None else max(now_ms - oldest, 0) / 1000
+    offsets = max(end - max(offset, start), 0)
+    records = offsets if backlog.records is None else min(offsets, backlog.records)
+    size, oldest = backlog[:2] if records else (0, now_ms)
+    seconds = None if oldest is None else max(now_ms - oldest, 0) / 1000
+    expired = max(min(start, end) - offset, 0)
+    out = not start <= offset <= end
+    return Lag(topic, number, offset, start, end, records, size, seconds, expired, out, None, "")
 
 
 def total(lines: Iterable[Lag]) -> Total:

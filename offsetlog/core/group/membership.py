@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from offsetlog.core.group.facts import AnyPartition, Fact, FactKind, Partition
-from offsetlog.core.group.refusal import IgnoredReason, refusal
+from offsetlog.core.group.facts import AnyPartition, Partition
+from offsetlog.core.group.refusal import no_longer_a_member
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.core.group.state import GroupState
@@ -46,7 +46,7 @@ def standing(group: GroupState, member: str, joined: int) -> Standing | FencedEr
     drops all that it held and joins anew, under another name."""
     present = group.members.get(member)
     if present is None or present.joined != joined:
-        return _no_member(group, member, joined)
+        return no_longer_a_member(group, member, joined)
     holds = frozenset(p for p, held in group.holders.items() if held.member == member)
     meant = {p for p, target in group.targets.items() if target == member}
     return Standing(
@@ -56,16 +56,6 @@ def standing(group: GroupState, member: str, joined: int) -> Standing | FencedEr
         tuple(sorted(meant - holds)),
         present.subscription.alone,
     )
-
-
-def _no_member(group: GroupState, member: str, joined: int) -> FencedError:
-    reason = (
-        IgnoredReason.NOT_A_MEMBER if member not in group.members else IgnoredReason.OLD_GENERATION
-    )
-    fact = Fact(group.name, None, None, None, "", 0, joined, 0, member, FactKind.LEAVE, "", 0, 0)
-    error = refusal(group, fact, reason)
-    assert isinstance(error, FencedError)
-    return error
 
 
 def resets_since(group: GroupState, number: int) -> dict[Partition, int]:

@@ -1,157 +1,20 @@
-"""Whether a fact counts, and the error for whoever asked for one that does not.
+"""The errors for whoever asked for what does not count, or is a member no longer.
 
 Rules of this module:
 
-1. ``why_ignored`` looks only at the state and the fact, so all programs agree. ``decide`` asks it
-   before a fact is written; the fold asks it again, so that a row that somebody put into the table
-   by hand moves nothing that it may not move.
-2. A commit or a release counts when its member holds the partition, and has held it since a
-   generation no later than the one it worked in. In a group without members anybody may
-   commit, and only without a name.
-3. A commit made before the partition's last reset does not count. A release does, and only
-   its position is passed over.
-4. A member that owns its group alone holds every partition; nobody joins beside it but
-   another such owner, which expels it.
-5. A member that lost a partition or a group is told by name who has it now, or who expelled it.
-   ``FencedError`` means that somebody newer owns this: joining anew is the way on. What that
+1. A member that lost a partition or a group is told by name who has it now, or who expelled it.
+2. ``FencedError`` means that somebody newer owns this: joining anew is the way on. What that
    cannot mend is ``InvalidRequestError``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from offsetlog.core.group.assign import STRATEGIES
-from offsetlog.core.group.draft import GroupDraft, partition_of
-from offsetlog.core.group.facts import Fact, FactKind, decode_subscription, decode_topic, whole
+from offsetlog.core.group.facts import Fact, FactKind, decode_subscription
+from offsetlog.core.group.fold import GroupDraft, IgnoredReason
 from offsetlog.core.group.state import GroupState
 from offsetlog.errors import FencedError, InvalidRequestError, OffsetLogError
-from offsetlog.values import MAX_OFFSET
 
 _REJOIN = "Join the group anew and go on from its committed positions; nothing of others' moved."
-
-
-class IgnoredReason:
-    """Why a fact does not count."""
-
-    MALFORMED = "malformed"
-    UNKNOWN_GROUP = "unknown-group"
-    HAS_MEMBERS = "has-members"
-    NOT_A_MEMBER = "not-a-member"
-    NOT_THE_HOLDER = "not-the-holder"
-    OLD_GENERATION = "old-generation"
-    RESET_SINCE = "reset-since"
-    NOT_THE_NEXT_RESET = "not-the-next-reset"
-    OWNED_ALONE = "owned-alone"
-    OTHER_STRATEGY = "other-strategy"
-    OLD_VIEW = "old-view"
-    NO_OFFSET = "no-offset"
-    IS_READ = "is-read"
-
-
-def why_ignored(draft: GroupDraft, fact: Fact) -> str | None:
-    """Why the fact does not count (an ``IgnoredReason``), or None: it does."""
-    return _RULES[fact.kind](draft, fact)
-
-
-def _has_partition(fact: Fact) -> bool:
-    return bool(fact.topic) and whole(fact.partition) and fact.partition >= 0
-
-
-def _has_position(fact: Fact) -> bool:
-    return _has_partition(fact) and whole(fact.offset) and 0 <= fact.offset <= MAX_OFFSET
-
-
-def _commit(draft: GroupDraft, fact: Fact) -> str | None:
-    if not _has_position(fact):
-        return IgnoredReason.MALFORMED
-    reason = _holding(draft, fact)
-    if reason is None and fact.reset < draft.last_reset.get(partition_of(fact), 0):
-        return IgnoredReason.RESET_SINCE
-    return reason
-
-
-def _holding(draft: GroupDraft, fact: Fact) -> str | None:
-    if fact.member is None:
-        return IgnoredReason.HAS_MEMBERS if draft.members else None
-    member = draft.members.get(fact.member)
-    if member is None:
-        return IgnoredReason.NOT_A_MEMBER
-    if fact.generation < member.joined:
-        return IgnoredReason.OLD_GENERATION
-    if member.subscription.alone:
-        return None
-    held = draft.holders.get(partition_of(fact))
-    if held is None or held.member != fact.member:
-        return IgnoredReason.NOT_THE_HOLDER
-    return IgnoredReason.OLD_GENERATION if fact.generation < held.since else None
-
-
-def _release(draft: GroupDraft, fact: Fact) -> str | None:
-    well_formed = _has_partition(fact) if fact.offset is None else _has_position(fact)
-    if not well_formed or fact.member is None:
-        return IgnoredReason.MALFORMED
-    return _holding(draft, fact)
-
-
-def _reset(draft: GroupDraft, fact: Fact) -> str | None:
-    if not _has_position(fact):
-        return IgnoredReason.MALFORMED
-    return None if draft.may_reset(fact.reset) else IgnoredReason.NOT_THE_NEXT_RESET
-
-
-def _join(draft: GroupDraft, fact: Fact) -> str | None:
-    subscription = decode_subscription(fact.metadata)
-    if not fact.member or subscription is None or subscription.strategy not in STRATEGIES:
-        return IgnoredReason.MALFORMED
-    if subscription.alone:
-        return None
-    owner = draft.owner
-    if owner is not None and owner.name != fact.member:
-        return IgnoredReason.OWNED_ALONE
-    others = [m for m in draft.members.values() if m.name != fact.member]
-    if any(m.subscription.strategy != subscription.strategy for m in others):
-        return IgnoredReason.OTHER_STRATEGY
-    return None
-
-
-def _leave(draft: GroupDraft, fact: Fact) -> str | None:
-    return None if fact.member in draft.members else IgnoredReason.NOT_A_MEMBER
-
-
-def _topics(draft: GroupDraft, fact: Fact) -> str | None:
-    view = decode_topic(fact.metadata)
-    if not fact.topic or view is None:
-        return IgnoredReason.MALFORMED
-    known = draft.topics.get(fact.topic)
-    return IgnoredReason.OLD_VIEW if known is not None and view.tip <= known.tip else None
-
-
-def _delete(draft: GroupDraft, fact: Fact) -> str | None:
-    if not draft.alive:
-        return IgnoredReason.UNKNOWN_GROUP
-    if fact.topic is None:
-        return IgnoredReason.HAS_MEMBERS if draft.members else None
-    if not _has_partition(fact):
-        return IgnoredReason.MALFORMED
-    if draft.reads(fact.topic):
-        return IgnoredReason.IS_READ
-    return None if partition_of(fact) in draft.positions else IgnoredReason.NO_OFFSET
-
-
-_RULES: dict[str, Callable[[GroupDraft, Fact], str | None]] = {
-    FactKind.COMMIT: _commit,
-    FactKind.RELEASE: _release,
-    FactKind.RESET: _reset,
-    FactKind.JOIN: _join,
-    FactKind.LEAVE: _leave,
-    FactKind.EXPEL: _leave,
-    FactKind.TOPICS: _topics,
-    FactKind.DELETE: _delete,
-}
-
-
-# --- in words -----------------------------------------------------------------------------
 
 
 def refusal(draft: GroupDraft | GroupState, fact: Fact, reason: str) -> OffsetLogError:
@@ -220,7 +83,7 @@ def known_as(draft: GroupDraft | GroupState, member: str) -> str:
 def _fenced(draft: GroupDraft | GroupState, fact: Fact, reason: str) -> FencedError:
     group, member = draft.name, fact.member or ""
     if member not in draft.members or reason == IgnoredReason.OLD_GENERATION:
-        return _no_longer(draft, member, fact)
+        return no_longer_a_member(draft, member, fact.generation)
     held = draft.holders.get((fact.topic or "", -1 if fact.partition is None else fact.partition))
     where = f"partition {fact.partition} of topic {fact.topic!r}"
     if held is None:
@@ -235,8 +98,9 @@ def _fenced(draft: GroupDraft | GroupState, fact: Fact, reason: str) -> FencedEr
     )
 
 
-def _no_longer(draft: GroupDraft | GroupState, member: str, fact: Fact) -> FencedError:
-    last = [d for d in draft.departures if d.member == member and d.joined <= fact.generation]
+def no_longer_a_member(draft: GroupDraft | GroupState, member: str, generation: int) -> FencedError:
+    """For one that joined, or worked, in ``generation``."""
+    last = [d for d in draft.departures if d.member == member and d.joined <= generation]
     owner = draft.owner
     if last:
         why = f": {last[-1].by} expelled it, since {last[-1].why}" if last[-1].by else ""
@@ -254,7 +118,7 @@ def _no_longer(draft: GroupDraft | GroupState, member: str, fact: Fact) -> Fence
 def _has_members(draft: GroupDraft | GroupState, fact: Fact) -> OffsetLogError:
     names = sorted(known_as(draft, name) for name in draft.members)
     few = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    if fact.kind == "commit":
+    if fact.kind == FactKind.COMMIT:
         return FencedError(
             f"The group {draft.name!r} has members ({few}), so a consumer that was assigned by "
             "hand may not commit for it.",

@@ -81,19 +81,6 @@ class Move(NamedTuple):
     warning: str = ""
 
 
-class PlannedReset(NamedTuple):
-    moves: tuple[Move, ...]
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        return tuple(move.warning for move in self.moves if move.warning)
-
-    @property
-    def offsets(self) -> dict[Partition, int]:
-        """What an export holds."""
-        return {(move.topic, move.partition): move.after for move in self.moves}
-
-
 def target_time(scenario: Scenario, now_ms: int) -> int | None:
     """The time whose offsets have to be found before the plan can be made; None: none."""
     if isinstance(scenario, ToDatetime):
@@ -109,7 +96,7 @@ def plan_reset(
     targets: Iterable[Partition],
     spans: Mapping[Partition, OffsetSpan],
     offsets_at_time: Mapping[Partition, int | None],
-) -> PlannedReset:
+) -> tuple[Move, ...]:
     """Before and after of each target. ``offsets_at_time`` says, where the scenario has a time,
     which record is the first at or after it (None: there is none)."""
     lines: dict[Partition, PositionRow] = {}
@@ -129,7 +116,7 @@ def plan_reset(
         offset = before.offset if before is not None else None
         goal = _goal(scenario, target, offset, span, offsets_at_time, lines)
         moves.append(_move(target, offset, goal, span))
-    return PlannedReset(tuple(moves))
+    return tuple(moves)
 
 
 def _goal(

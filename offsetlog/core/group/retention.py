@@ -13,13 +13,16 @@ Rules of this module:
 
 from __future__ import annotations
 
+from offsetlog.core.group.fold import GroupDraft
 from offsetlog.core.group.state import GroupsState, GroupState
 
 DEFAULT_RETENTION_MS = 10_080 * 60_000
 """``offsets.retention.minutes``, as in Kafka: a week."""
 
 
-def is_expired(group: GroupState, now_ms: int, retention_ms: int = DEFAULT_RETENTION_MS) -> bool:
+def is_expired(
+    group: GroupState | GroupDraft, now_ms: int, retention_ms: int = DEFAULT_RETENTION_MS
+) -> bool:
     """Whether the group has been empty and silent for the whole of the retention time."""
     silent = max(now_ms - group.active_at, 0)
     return group.alive and not group.members and silent >= retention_ms

@@ -86,9 +86,13 @@ class GroupState(NamedTuple):
     @property
     def owner(self) -> Member | None:
         """The member that owns the group alone, if one does."""
-        for member in self.members.values():
-            return member if member.subscription.alone else None
-        return None
+        return owner_of(self.members)
+
+
+def owner_of(members: Mapping[str, Member]) -> Member | None:
+    """The one member, if it owns its group alone: then there is no other."""
+    first = next(iter(members.values()), None)
+    return first if first is not None and first.subscription.alone else None
 
 
 class GroupsState(NamedTuple):

@@ -7,13 +7,16 @@ Rules of this module:
 2. Values only: how they become bytes is ``offsetlog.format``'s business, whether they count
    is ``offsetlog.core.topic.fold``'s.
 3. Ranges are half-open, times are milliseconds since the epoch.
+4. An entry is written under the least rules that know all that it says (``rules_of``), so a topic
+   that uses nothing of newer rules is read by older libraries.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-RULES_VERSION = 1
+FIRST_RULES = 1
+RULES_VERSION = 2
 """Version of the rules by which entries are judged. An entry of a newer one stops the fold."""
 
 
@@ -53,7 +56,7 @@ class ReplacedRun(NamedTuple):
 
 
 class ReplacementPiece(NamedTuple):
-    """A rewritten segment. It stores its records' offsets; compaction may have left gaps."""
+    """A rewritten segment. It stores its records' offsets; compaction and erasure leave gaps."""
 
     base: int
     end: int
@@ -62,7 +65,8 @@ class ReplacementPiece(NamedTuple):
     min_ts: int
     max_ts: int
     ts_type: int
-    segment: SegmentRef
+    segment: SegmentRef | None = None
+    """None: there is no record in [base, end), and so no file."""
 
 
 class Create(NamedTuple):
@@ -108,6 +112,44 @@ class Replace(NamedTuple):
     runs: tuple[ReplacedRun, ...]
 
 
+class CompactedTo(NamedTuple):
+    """Of a partition: below ``end`` each key has one record, and none is without a key."""
+
+    partition: int
+    end: int
+    time: int
+    """The storage's clock when the pass began: tombstones that it met first count from then."""
+    tombstones_from: int
+    """Below it no tombstone is left."""
+
+
+class Compact(NamedTuple):
+    """Replaces like ``Replace``, by records that are each the newest of their key."""
+
+    planned_at: int
+    runs: tuple[ReplacedRun, ...]
+    compacted: tuple[CompactedTo, ...]
+    """Empty in all entries of a pass but the last one."""
+
+
+class Erase(NamedTuple):
+    """Replaces like ``Replace``, by all records but those of some keys."""
+
+    planned_at: int
+    runs: tuple[ReplacedRun, ...]
+    ends: tuple[tuple[int, int], ...]
+    """(partition, offset): below it no record of these keys is left. Empty in all entries of an
+    erasure but the last one."""
+    salt: str
+    """32 hex digits, the same in all entries of an erasure."""
+    keys: tuple[str, ...]
+    """SHA-256 of the salt's bytes and each key's, as 64 hex digits."""
+    records: int
+    """How many records this entry takes."""
+    by: str
+    """Who asked for it."""
+
+
 class Trim(NamedTuple):
     starts: tuple[tuple[int, int], ...]
     """(partition, new log start offset)."""
@@ -123,7 +165,19 @@ class Expire(NamedTuple):
     """Callers' keys to be forgotten: only ever by an explicit command."""
 
 
-Body = Create | Configure | Delete | Append | Replace | Trim | Collect | Expire
+Body = Create | Configure | Delete | Append | Replace | Compact | Erase | Trim | Collect | Expire
+
+
+def rules_of(body: Body) -> int:
+    """The version of the rules that an entry needs."""
+    if isinstance(body, Create | Configure):
+        config = dict(body.config)
+        tabled = config.get("table.format", "none") != "none"
+        return 2 if tabled or "compact" in config.get("cleanup.policy", "") else FIRST_RULES
+    if isinstance(body, Replace):
+        empty = any(piece.segment is None for run in body.runs for piece in run.pieces)
+        return 2 if empty else FIRST_RULES
+    return 2 if isinstance(body, Compact | Erase) else FIRST_RULES
 
 
 class Entry(NamedTuple):

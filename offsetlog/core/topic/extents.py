@@ -44,7 +44,18 @@ class Extent(NamedTuple):
 
     @property
     def inline(self) -> bool:
-        return self.segment is None
+        """Whether its rows lie in an entry."""
+        return self.segment is None and not self.rewritten
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all that it held is gone: no file holds it."""
+        return self.segment is None and self.rewritten
+
+    @property
+    def dense(self) -> bool:
+        """Whether each of its offsets has a record."""
+        return self.records == self.end - self.base
 
 
 class Tail:

@@ -8,7 +8,8 @@ This is where the promises live. Rules of this module:
    topic or partition that is not there, or condemned.
 4. create, configure and delete name the last one of these three that their author saw, and
    are void if there is a newer one.
-5. A replace is void unless all that it replaces is as its author saw it.
+5. A replace is void unless all that it replaces is as its author saw it, and so are a compact and
+   an erase, which replace too.
 6. trim, collect and expire only raise, clamped to what exists.
 """
 
@@ -20,22 +21,36 @@ from collections.abc import Iterable
 from offsetlog.core.topic.entry import (
     Append,
     Collect,
+    Compact,
+    CompactedTo,
     Configure,
     Counted,
     Create,
     Delete,
     Entry,
+    Erase,
     Expire,
     Placed,
     Replace,
+    ReplacedRun,
     Trim,
     Verdict,
     Void,
     VoidReason,
+    rules_of,
 )
 from offsetlog.core.topic.extents import EMPTY_TAIL, Extent
 from offsetlog.core.topic.senders import SenderState, SenderTable
-from offsetlog.core.topic.state import REPLACES_REMEMBERED, PartitionState, Replaced, TopicState
+from offsetlog.core.topic.state import (
+    COMPACTIONS_REMEMBERED,
+    REPLACES_REMEMBERED,
+    Compaction,
+    PartitionState,
+    Replaced,
+    TopicState,
+)
+from offsetlog.errors import CorruptLogError
+from offsetlog.values import MAX_OFFSET
 
 
 def step(state: TopicState, entry: Entry) -> tuple[TopicState, Verdict]:
@@ -46,6 +61,9 @@ def step(state: TopicState, entry: Entry) -> tuple[TopicState, Verdict]:
     after = state._replace(tip=state.tip + 1, hash=hashlib.sha256(seed).hexdigest()[:32])
     if void is not None:
         return after, void
+    rules = rules_of(entry.body)
+    if rules > state.rules:
+        after = after._replace(rules=rules)
     return _apply(after, state.tip, entry)
 
 
@@ -64,7 +82,7 @@ def judge(state: TopicState, entry: Entry) -> Void | None:
     body = entry.body
     if isinstance(body, Append):
         return _judge_append(state, body)
-    if isinstance(body, Replace):
+    if isinstance(body, Replace | Compact | Erase):
         return _judge_replace(state, body)
     if isinstance(body, Create | Configure | Delete):
         return _judge_lifecycle(state, body)
@@ -92,7 +110,7 @@ def _judge_append(state: TopicState, body: Append) -> Void | None:
     return None
 
 
-def _judge_replace(state: TopicState, body: Replace) -> Void | None:
+def _judge_replace(state: TopicState, body: Replace | Compact | Erase) -> Void | None:
     if not state.alive:
         return Void(VoidReason.DELETED, "the topic was deleted")
     if body.planned_at <= state.replaces_forgotten:
@@ -110,9 +128,19 @@ def _judge_replace(state: TopicState, body: Replace) -> Void | None:
             if seen.partition == run.partition and seen.start < run.end and run.start < seen.end:
                 return Void(VoidReason.STALE, f"replaced by entry {seen.entry} meanwhile")
         for piece in run.pieces:
-            if piece.segment.born < state.horizon:
+            if piece.segment is not None and piece.segment.born < state.horizon:
                 return Void(VoidReason.CONDEMNED, f"segment {piece.segment.uid} may be deleted")
+    for partition, end in _ends(body):
+        if partition >= len(state.parts) or end > state.parts[partition].end:
+            return Void(VoidReason.INVALID, f"partition {partition} does not reach {end}")
     return None
+
+
+def _ends(body: Replace | Compact | Erase) -> tuple[tuple[int, int], ...]:
+    """(partition, offset): up to where an entry says how its partitions are from now on."""
+    if isinstance(body, Compact):
+        return tuple((compacted.partition, compacted.end) for compacted in body.compacted)
+    return body.ends if isinstance(body, Erase) else ()
 
 
 def _judge_lifecycle(state: TopicState, body: Create | Configure | Delete) -> Void | None:
@@ -136,8 +164,10 @@ def _apply(state: TopicState, number: int, entry: Entry) -> tuple[TopicState, Co
     body = entry.body
     if isinstance(body, Append):
         return _append(state, number, entry, body)
-    if isinstance(body, Replace):
-        return _replace(state, number, body), Counted()
+    if isinstance(body, Replace | Erase):
+        return _replace(state, number, body.runs), Counted()
+    if isinstance(body, Compact):
+        return _compacted(_replace(state, number, body.runs), body.compacted), Counted()
     if isinstance(body, Trim):
         return _trim(state, body), Counted()
     if isinstance(body, Create):
@@ -174,6 +204,12 @@ def _append(
         before = parts[part.partition]
         base = before.end
         end = base + part.records
+        if end > MAX_OFFSET:
+            raise CorruptLogError(
+                f"Entry {number} of topic {state.topic!r} would end partition {part.partition} at "
+                f"offset {end}.",
+                "Restore the topic from a backup.",
+            )
         extent = Extent(
             part.partition,
             base,
@@ -191,7 +227,8 @@ def _append(
         )
         if part.segment is None:
             row += part.records
-        parts[part.partition] = PartitionState(before.start, end, before.tail.push(extent))
+        tail = before.tail.push(extent)
+        parts[part.partition] = PartitionState(before.start, end, tail, *before[3:])
         placed.append(Placed(part.partition, base, part.records))
     sender = SenderState(body.seq, number, entry.time, body.digest)
     own, callers = state.own, state.callers
@@ -202,10 +239,10 @@ def _append(
     return state._replace(parts=tuple(parts), own=own, callers=callers), Counted(tuple(placed))
 
 
-def _replace(state: TopicState, number: int, body: Replace) -> TopicState:
+def _replace(state: TopicState, number: int, runs: tuple[ReplacedRun, ...]) -> TopicState:
     parts = list(state.parts)
     replaces = state.replaces
-    for run in body.runs:
+    for run in runs:
         extents = [
             Extent(
                 run.partition,
@@ -236,6 +273,22 @@ def _replace(state: TopicState, number: int, body: Replace) -> TopicState:
     return state._replace(parts=tuple(parts), replaces=replaces, replaces_forgotten=forgotten)
 
 
+def _compacted(state: TopicState, compacted: tuple[CompactedTo, ...]) -> TopicState:
+    parts = list(state.parts)
+    for partition, end, time, tombstones_from in compacted:
+        before = parts[partition]
+        passes = before.compactions
+        if end > before.compacted_to:
+            passes += (Compaction(end, max(time, passes[-1].time if passes else time)),)
+        first = max(before.tombstones_from, tombstones_from)
+        # Of a pass whose tombstones are all gone nothing needs to be known, but of the last one.
+        needed = [done for done in passes[:-1] if done.end > first] + [*passes[-1:]]
+        parts[partition] = before._replace(
+            compactions=tuple(needed[-COMPACTIONS_REMEMBERED:]), tombstones_from=first
+        )
+    return state._replace(parts=tuple(parts))
+
+
 def _trim(state: TopicState, body: Trim) -> TopicState:
     parts = list(state.parts)
     for partition, offset in body.starts:
@@ -243,7 +296,7 @@ def _trim(state: TopicState, body: Trim) -> TopicState:
             before = parts[partition]
             start = max(before.start, min(offset, before.end))
             if start > before.start:
-                parts[partition] = PartitionState(start, before.end, before.tail.trimmed(start))
+                parts[partition] = before._replace(start=start, tail=before.tail.trimmed(start))
     return state._replace(parts=tuple(parts))
 
 

@@ -24,7 +24,9 @@ from offsetlog.core.topic.extents import Extent
 MAX_LEAF_EXTENTS = 16_384
 """The most that a leaf may hold."""
 
-INLINE, WRITTEN, REWRITTEN = 0, 1, 2
+INLINE, WRITTEN, REWRITTEN, EMPTY = 0, 1, 2, 3
+_IN_SEGMENTS = (WRITTEN, REWRITTEN)
+_NO_ID = "0" * 32
 
 
 class LeafRef(NamedTuple):
@@ -81,7 +83,7 @@ class Leaf(NamedTuple):
     def extent(self, i: int) -> Extent:
         ident = self.ids[16 * i : 16 * i + 16].hex()
         segment = None
-        if self.kind[i] != INLINE:
+        if self.kind[i] in _IN_SEGMENTS:
             total = self.sums[8 * i : 8 * i + 8].hex()
             segment = SegmentRef(self.place[i], ident, self.size[i], self.foot[i], total)
         return Extent(
@@ -94,10 +96,10 @@ class Leaf(NamedTuple):
             self.max_ts[i],
             self.ts_type[i],
             self.entry[i],
-            ident if segment is None else "",
-            self.place[i] if segment is None else 0,
+            ident if self.kind[i] == INLINE else "",
+            self.place[i] if self.kind[i] == INLINE else 0,
             segment,
-            self.kind[i] == REWRITTEN,
+            self.kind[i] in (REWRITTEN, EMPTY),
         )
 
     def span(self, partition: int, start: int, end: int) -> range:
@@ -116,7 +118,13 @@ def inline_of(leaf: Leaf, span: range) -> list[int]:
 
 def segments_of(leaf: Leaf, span: range) -> list[int]:
     """Positions in a span whose rows lie in segments."""
-    return [i for i in span if leaf.kind[i] != INLINE]
+    return [i for i in span if leaf.kind[i] in _IN_SEGMENTS]
+
+
+def _kind(extent: Extent) -> int:
+    if extent.segment is None:
+        return EMPTY if extent.rewritten else INLINE
+    return REWRITTEN if extent.rewritten else WRITTEN
 
 
 def leaf_of(extents: Sequence[Extent]) -> Leaf:
@@ -131,13 +139,14 @@ def leaf_of(extents: Sequence[Extent]) -> Leaf:
         integers(e.min_ts for e in extents),
         integers(e.max_ts for e in extents),
         integers(e.ts_type for e in extents),
-        integers(INLINE if e.inline else REWRITTEN if e.rewritten else WRITTEN for e in extents),
+        integers(map(_kind, extents)),
         integers(e.entry for e in extents),
         integers(e.row if e.segment is None else e.segment.born for e in extents),
         integers(0 if r is None else r.size for r in refs),
         integers(0 if r is None else r.footer_bytes for r in refs),
         b"".join(
-            bytes.fromhex(e.write_id if e.segment is None else e.segment.uid) for e in extents
+            bytes.fromhex(e.segment.uid if e.segment is not None else e.write_id or _NO_ID)
+            for e in extents
         ),
         b"".join(bytes(8) if r is None else bytes.fromhex(r.footer_xxh3) for r in refs),
     )

@@ -17,6 +17,7 @@ from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.index import Fence, Leaf, visible
 from offsetlog.core.topic.state import TopicState
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
+from offsetlog.values import held_offsets
 
 
 class NeedLeaves(NamedTuple):
@@ -34,6 +35,12 @@ class PlannedPiece(NamedTuple):
     def is_whole(self) -> bool:
         """Whether these are all offsets of the file."""
         return self.end - self.start == self.extent.end - self.extent.base
+
+    @property
+    def records(self) -> int:
+        """How many records these are: about, where a file with gaps is cut."""
+        extent = self.extent
+        return extent.records * (self.end - self.start) // (extent.end - extent.base)
 
     @property
     def bytes(self) -> int:
@@ -58,7 +65,7 @@ def check_range(state: TopicState, partition: int, start: int, end: int) -> None
     if not part.start <= start <= end <= part.end:
         raise OffsetOutOfRangeError(
             f"Offsets {start} to {end} of {state.topic}-{partition} are not there.",
-            f"It holds {part.start} to {part.end}.",
+            held_offsets(part.start, part.end),
         )
 
 
@@ -77,13 +84,13 @@ def plan(
     out: list[PlannedPiece] = []
     records = size = 0
     at = start
-    for extent in _extents(state, partition, start, end, leaves, ahead):
+    for extent in extents_of(state, partition, start, end, leaves, ahead):
         if isinstance(extent, NeedLeaves):
             return extent if not out else tuple(out)
         piece = PlannedPiece(extent, max(at, extent.base), min(end, extent.end))
         out.append(piece)
         at = piece.end
-        records += piece.end - piece.start
+        records += piece.records
         size += piece.bytes
         full = max_records is not None and records >= max_records
         if full or (max_bytes is not None and size >= max_bytes):
@@ -114,7 +121,7 @@ def live_fences(state: TopicState) -> dict[str, list[Fence]]:
     return out
 
 
-def _extents(
+def extents_of(
     state: TopicState, partition: int, start: int, end: int, leaves: Leaves, ahead: int
 ) -> Iterator[Extent | NeedLeaves]:
     """The extents of a range from the tail and, where it has none, from the stored index.
@@ -201,6 +208,13 @@ def _stored_at_or_after(
 # --- sizes ---------------------------------------------------------------------------------
 
 
+def max_extents(state: TopicState, partition: int, start: int, end: int) -> int:
+    """The most files that [start, end) may lie in, from what is in memory."""
+    fences = state.index.fences(partition, start, end)
+    stored = sum(state.index.leaves[fence.leaf].extents for fence in fences)
+    return stored + len(state.parts[partition].tail)
+
+
 def estimate_bytes(state: TopicState, partition: int, start: int, end: int) -> int:
     """About how many bytes of records lie in [start, end), from what is in memory."""
     part = state.parts[partition]
@@ -211,6 +225,40 @@ def estimate_bytes(state: TopicState, partition: int, start: int, end: int) -> i
         total += _share(young.bytes, young.base, young.end, start, end)
         at = young.end
     return total + _stored_bytes(state, partition, at, end)
+
+
+def estimate_time(state: TopicState, partition: int, offset: int) -> int | None:
+    """About the timestamp of the record at an offset, from what is in memory: it lies between the
+    times of the file that holds the record, or of the part of the index that names that file."""
+    young = state.parts[partition].tail.overlapping(offset, offset + 1)
+    holders = young or state.index.fences(partition, offset, offset + 1)
+    if not holders:
+        return None
+    holder = holders[0]
+    steps = max(1, holder.end - holder.base - 1)
+    passed = min(max(offset - holder.base, 0), steps)
+    return holder.min_ts + (holder.max_ts - holder.min_ts) * passed // steps
+
+
+def estimate_records(state: TopicState, partition: int, start: int, end: int) -> int:
+    """How many records lie in [start, end), from what is in memory: exactly, but where a file with
+    gaps, or a part of the index that names one, is cut."""
+    if state.rules < 2:
+        return max(0, end - start)
+    total = 0
+    at = start
+    for young in state.parts[partition].tail.overlapping(start, end):
+        total += _stored_records(state, partition, at, young.base)
+        total += _share(young.records, young.base, young.end, start, end)
+        at = young.end
+    return total + _stored_records(state, partition, at, end)
+
+
+def _stored_records(state: TopicState, partition: int, start: int, end: int) -> int:
+    if start >= end:
+        return 0
+    fences = state.index.fences(partition, start, end)
+    return sum(_share(f.records, f.base, f.end, start, end) for f in fences)
 
 
 def _stored_bytes(state: TopicState, partition: int, start: int, end: int) -> int:

@@ -11,29 +11,54 @@ Rules of this module:
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
-from offsetlog.core.topic.extents import Extent
-from offsetlog.values import NO_LIMIT
+from offsetlog.core.topic.entry import FIRST_RULES
+from offsetlog.core.topic.index import integers
+from offsetlog.core.topic.state import TopicState
+from offsetlog.values import NO_LIMIT, settings_of
+
+
+class Sizes(NamedTuple):
+    """What retention looks at, of the extents of a partition from the oldest on."""
+
+    end: array[int]
+    bytes: array[int]
+    min_ts: array[int]
+    max_ts: array[int]
+
+
+def joined(chunks: Iterable[Sizes]) -> Sizes:
+    """All of a partition, given some here and some there, each in order."""
+    whole = Sizes(*(integers() for _ in Sizes._fields))
+    for chunk in sorted(chunks, key=lambda chunk: chunk.end[0]):
+        for column, more in zip(whole, chunk, strict=True):
+            column.extend(more)
+    return whole
+
+
+def lets_rows_go(state: TopicState) -> bool:
+    """Whether all rows of a topic go one day, by retention or by compaction, or any may have gone
+    by erasure: then each entry with rows becomes a stub, and the sooner the better."""
+    config = settings_of(state.config)
+    limited = (config.retention_ms, config.retention_bytes) != (NO_LIMIT, NO_LIMIT)
+    return not state.alive or state.rules > FIRST_RULES or (limited and config.retires)
 
 
 def retained_from(
-    extents: Iterable[Extent],
-    start: int,
-    total_bytes: int,
-    now_ms: int,
-    retention_ms: int,
-    retention_bytes: int,
+    sizes: Sizes, start: int, now_ms: int, retention_ms: int, retention_bytes: int
 ) -> int:
-    """The log start offset that retention asks for, given the extents from the oldest on."""
-    surplus = total_bytes - retention_bytes if retention_bytes != NO_LIMIT else 0
-    for extent in extents:
-        expired = retention_ms != NO_LIMIT and extent.max_ts < now_ms - retention_ms
-        too_much = retention_bytes != NO_LIMIT and surplus >= extent.bytes
+    """The log start offset that retention asks for."""
+    surplus = sum(sizes.bytes) - retention_bytes if retention_bytes != NO_LIMIT else 0
+    for end, size, _, max_ts in zip(*sizes, strict=True):
+        expired = retention_ms != NO_LIMIT and max_ts < now_ms - retention_ms
+        too_much = retention_bytes != NO_LIMIT and surplus >= size
         if not expired and not too_much:
             break
-        start = extent.end
-        surplus -= extent.bytes
+        start = end
+        surplus -= size
     return start
 
 

@@ -7,15 +7,17 @@ Rules of this module:
 2. A byte is rewritten about log(target / smallest) times at most: a run is taken when it
    reaches the target, or when it is many files of which none dominates.
 3. What is large already is left alone.
+4. A topic that is a table has all its records in rewritten segments, each of which is rewritten
+   with others that the table has too, or with others that it does not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from offsetlog.core.topic.extents import Extent
-from offsetlog.core.topic.index import INLINE, Leaf
+from offsetlog.core.topic.index import INLINE, WRITTEN, Leaf
 
 MIN_FILES = 8
 
@@ -25,10 +27,18 @@ class RewritePlan(NamedTuple):
     start: int
     end: int
     extents: tuple[Extent, ...]
+    cuts: tuple[int, ...] = ()
+    """Offsets in between at which the new segments are divided."""
 
     @property
     def bytes(self) -> int:
         return sum(extent.bytes for extent in self.extents)
+
+    @property
+    def ranges(self) -> tuple[tuple[int, int], ...]:
+        """Of the new segments."""
+        edges = (self.start, *self.cuts, self.end)
+        return tuple(zip(edges, edges[1:], strict=False))
 
 
 def plan_rewrites(
@@ -59,6 +69,60 @@ def small_ones(leaf: Leaf, span: range, target_bytes: int) -> list[int]:
     """Positions of the extents in a leaf's span that a rewrite may take."""
     kinds, sizes, least = leaf.kind, leaf.bytes, target_bytes // 2
     return [i for i in span if sizes[i] < least or kinds[i] == INLINE]
+
+
+def plan_table_rewrites(
+    extents: Sequence[Extent],
+    log_start: int,
+    table_end: int,
+    target_bytes: int,
+    min_files: int = MIN_FILES,
+) -> Iterator[RewritePlan]:
+    """The same for a topic whose table has everything below ``table_end``: what lies above it, and
+    is not fit for the table yet, is rewritten whatever its size."""
+    border = max(log_start, table_end)
+    below = [e for e in extents if log_start <= e.base and e.end <= border]
+    yield from plan_rewrites(below, log_start, target_bytes, min_files)
+    is_cut = table_end <= log_start  # Else the table has a part of what its end lies in.
+    above = [e for e in extents if e.end > border and (e.base >= border or is_cut)]
+    taken: set[int] = set()
+    for plan in plan_rewrites(above, border, target_bytes, min_files):
+        taken |= {extent.base for extent in plan.extents}
+        yield plan
+    group: list[Extent] = []
+    size = 0
+    for extent in above:
+        is_fit = extent.rewritten and extent.base >= border
+        if is_fit or extent.base in taken:
+            continue
+        follows = group and (group[-1].ts_type, group[-1].end) == (extent.ts_type, extent.base)
+        if group and (not follows or size >= target_bytes):
+            yield _from(border, group)
+            group, size = [], 0
+        group.append(extent)
+        size += extent.bytes
+    if group:
+        yield _from(border, group)
+
+
+def _from(start: int, group: list[Extent]) -> RewritePlan:
+    first = group[0]
+    return RewritePlan(first.partition, max(start, first.base), group[-1].end, tuple(group))
+
+
+def plan_division(extent: Extent, log_start: int, table_end: int) -> RewritePlan:
+    """An extent that the log start cuts, or whose first records a table has in other files."""
+    start = max(log_start, extent.base)
+    cuts = (table_end,) if start < table_end < extent.end else ()
+    return RewritePlan(extent.partition, start, extent.end, (extent,), cuts)
+
+
+def unfit_ones(leaf: Leaf, span: range, target_bytes: int) -> list[int]:
+    """Positions of the extents in a leaf's span that a rewrite for a table may take: also the
+    first one, which the log start may cut."""
+    kinds, sizes, least = leaf.kind, leaf.bytes, target_bytes // 2
+    unfit = (INLINE, WRITTEN)
+    return [i for i in span if i == span.start or sizes[i] < least or kinds[i] in unfit]
 
 
 def _worth(

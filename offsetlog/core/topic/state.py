@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from offsetlog.core.topic.entry import RULES_VERSION
+from offsetlog.core.topic.entry import FIRST_RULES
 from offsetlog.core.topic.extents import EMPTY_TAIL, Tail
 from offsetlog.core.topic.index import EMPTY_INDEX, Index
 from offsetlog.core.topic.senders import SenderTable
@@ -24,12 +24,35 @@ REPLACES_REMEMBERED = 4096
 of them is void, since it can't be told any more whether all is still as its author saw it."""
 
 
+COMPACTIONS_REMEMBERED = 64
+"""Of a partition, those whose tombstones are not all gone. Of one that is forgotten the tombstones
+count from the next one."""
+
+
+class Compaction(NamedTuple):
+    """A pass that made the newest of each key all that is left of a partition below ``end``."""
+
+    end: int
+    time: int
+    """By the storage's clock."""
+
+
 class PartitionState(NamedTuple):
     start: int = 0
     """Log start offset."""
     end: int = 0
     """Log end offset: the next one."""
     tail: Tail = EMPTY_TAIL
+    compactions: tuple[Compaction, ...] = ()
+    """In the order of their ends, which is that of their times: the last one, and those before it
+    that may have met a tombstone first that is still there."""
+    tombstones_from: int = 0
+    """Of what is compacted, no tombstone lies below it."""
+
+    @property
+    def compacted_to(self) -> int:
+        """Below it each key has one record, and none is without a key."""
+        return max(self.start, self.compactions[-1].end) if self.compactions else self.start
 
 
 class Replaced(NamedTuple):
@@ -41,7 +64,8 @@ class Replaced(NamedTuple):
 
 class TopicState(NamedTuple):
     tip: int = 0
-    rules: int = RULES_VERSION
+    rules: int = FIRST_RULES
+    """The newest rules of an entry that counted: older libraries know no more of the topic."""
     hash: str = "0" * 32
     """Running hash of write ids and verdicts."""
     topic: str = ""
