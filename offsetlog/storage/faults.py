@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import errno
+import os
 from typing import NamedTuple
 
 from offsetlog.errors import OffsetLogError, StorageError
-from offsetlog.storage.redact import Redactor
+from offsetlog.redact import Redactor
 
 
 class FaultKind(enum.Enum):
@@ -46,6 +47,11 @@ _OF_ERRNO = {
     errno.ENOTDIR: ("a file is in the place of a folder", "Move it out of the way.", False),
     errno.EISDIR: ("a folder is in the place of the file", "Move it out of the way.", False),
 }
+
+
+def disk_failures() -> dict[str, str]:
+    """What is said of a disk's failures, by the system's own words for them."""
+    return {os.strerror(n): f"{text}. {hint}".strip() for n, (text, hint, _) in _OF_ERRNO.items()}
 
 
 def of_exception(error: BaseException) -> Fault:

@@ -5,7 +5,10 @@
 2. Listings and file infos are asked for anew each time; fsspec's caches of them are emptied.
 3. ``ReadOnlyStore`` refuses every write with the reason. ``LookThenWriteStore`` is for roots
    that have one writer: it looks and then writes, and two writers would lose records.
-4. Where the filesystem renames, a file is written under a temporary name and moved, so that a
+4. A chain of filesystems that ends on a local disk follows no link below the root, and opens
+   nothing but files, like the local disk itself. Of others fsspec does not show what is a link.
+5. Of a web server no more is taken than was asked for, also where it passes over the range.
+6. Where the filesystem renames, a file is written under a temporary name and moved, so that a
    writer who is killed leaves no half of one. Whether it does is tried, once for a store; where
    it does not, a file is written in its place, and ``replaces_at_once`` is false.
 """
@@ -15,13 +18,17 @@ from __future__ import annotations
 import contextlib
 import copy
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from offsetlog.errors import InvalidRequestError, OffsetLogError, UnsafeFilesystemError
+from offsetlog.filesystems import OF_PROTOCOL, of_unproven, what_works
+from offsetlog.redact import Redactor, safe_url
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind
+from offsetlog.storage.local.files import symlink_error
 from offsetlog.storage.paths import (
     TEMPORARY,
     check_folder,
@@ -31,26 +38,9 @@ from offsetlog.storage.paths import (
     split,
     temporary_name,
 )
-from offsetlog.storage.redact import Redactor, safe_url
 from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
 T = TypeVar("T")
-
-DELTA_SCHEMES = {
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gs",
-    "gcs": "gs",
-    "abfs": "az",
-    "abfss": "az",
-    "az": "az",
-    "adl": "az",
-}
-"""Filesystems that readers of Delta reach, in their words."""
-WHAT_WORKS = (
-    "Filesystems that decide it: a local path, memory://, s3://, gs://, abfs:// (az://), "
-    "sftp:// and smb://."
-)
 
 
 class FsspecStore(Store):
@@ -68,12 +58,17 @@ class FsspecStore(Store):
         self._redact = Redactor(url, options)
         self.url = safe_url(url).rstrip("/")
         self._made: tuple[int, Any] | None = None
+        self._making: dict[int, threading.Lock] = {}
+        """By process: a lock that another thread held at a fork is never released in the child."""
 
     @property
     def fs(self) -> Any:
         made = self._made
         if made is None or made[0] != os.getpid():
-            made = self._made = (os.getpid(), self._make())
+            with self._making.setdefault(os.getpid(), threading.Lock()):
+                made = self._made
+                if made is None or made[0] != os.getpid():
+                    made = self._made = (os.getpid(), self._make())
         return made[1]
 
     def _make(self) -> Any:
@@ -154,8 +149,9 @@ class FsspecStore(Store):
         return other
 
     def delta_address(self, folder: str) -> str | None:
-        scheme = DELTA_SCHEMES.get(self._protocol)
-        return None if scheme is None else f"{scheme}://{self._path(folder)}".rstrip("/")
+        known = OF_PROTOCOL.get(self._protocol)
+        delta = "" if known is None else known.delta
+        return f"{delta}://{self._path(folder)}".rstrip("/") if delta else None
 
     def options_for(self, url: str) -> Mapping[str, Any]:
         return dict(self._options) if url.partition("://")[0] == self._protocol else {}
@@ -186,9 +182,6 @@ class FsspecOffer(Offer):
         self._data = b""
 
 
-_ON_THE_NETWORK = frozenset(("http", "https", "ftp", "hdfs", "arrow_hdfs", "webhdfs", "dbfs"))
-
-
 class ReadOnlyStore(FsspecStore):
     """Any filesystem that fsspec reaches, for reading."""
 
@@ -197,22 +190,57 @@ class ReadOnlyStore(FsspecStore):
     ) -> None:
         super().__init__(protocol, root, url, options)
         self._reason = reason
-        self.stays = protocol in _ON_THE_NETWORK
+        self.stays = of_unproven(protocol).is_remote
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         path = self._path(check_name(name))
         check_range(start, end)
 
-        def read() -> bytes:
+        def read() -> bytes | None:
+            if self._protocol in ("http", "https") and (start, end) != (None, None):
+                return _web_range(self.fs, path, start, end)
+            if self._has_links and self._kind(name) != "file":
+                return None
             return bytes(self.fs.cat_file(path, start=start, end=end))
 
         return self._do("read", name, read, None)
+
+    @property
+    def _has_links(self) -> bool:
+        """Whether this is a local disk behind other filesystems, or one of fsspec's."""
+        innermost = self.fs
+        while getattr(innermost, "fs", None) is not None:
+            innermost = innermost.fs
+        return "file" in (innermost.protocol, *innermost.protocol)
+
+    def _kind(self, name: str) -> str:
+        """What is at a name, which is no link and behind none."""
+        kind, path = "directory", ""
+        for part in name.split("/") if name else ():
+            path = join(path, part)
+            whole = self._path(path)
+            # One that leads nowhere is no file to fsspec, and yet there.
+            found = {"islink": True}
+            if self.fs.exists(whole) or not self.fs.lexists(whole):
+                found = self.fs.info(whole)
+            if found.get("islink"):
+                raise symlink_error(path)
+            kind = str(found.get("type"))
+        return kind
+
+    def _check_folder(self, folder: str) -> None:
+        """That no part of a folder's name is a link; who is missing is none."""
+        if self._has_links:
+            with contextlib.suppress(FileNotFoundError):
+                self._kind(folder)
 
     def info(self, name: str) -> FileInfo | None:
         path = self._path(check_name(name))
 
         def look() -> FileInfo | None:
             self.fs.invalidate_cache(path.rpartition("/")[0])
+            if self._has_links:
+                self._kind(name)
             found = self.fs.info(path)
             return _file_info(name, found) if found.get("type", "file") == "file" else None
 
@@ -220,12 +248,13 @@ class ReadOnlyStore(FsspecStore):
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         for last, found in self._listing(folder):
-            if found.get("type") == "file" and not last.startswith(TEMPORARY):
+            is_file = found.get("type") == "file" and not found.get("islink")
+            if is_file and not last.startswith(TEMPORARY):
                 yield _file_info(join(folder, last), found)
 
     def folders(self, folder: str) -> Iterator[str]:
         for last, found in self._listing(folder):
-            if found.get("type") == "directory":
+            if found.get("type") == "directory" and not found.get("islink"):
                 yield last
 
     def _listing(self, folder: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -233,6 +262,7 @@ class ReadOnlyStore(FsspecStore):
 
         def ask() -> list[dict[str, Any]]:
             self.fs.invalidate_cache(path)
+            self._check_folder(folder)
             return list(self.fs.ls(path, detail=True))
 
         nothing: list[dict[str, Any]] = []
@@ -263,8 +293,8 @@ class ReadOnlyStore(FsspecStore):
     def _refuse(self, name: str) -> NoReturn:
         raise UnsafeFilesystemError(
             f"Nothing is written to {name!r} under {self.url}: {self._reason}",
-            f"It can be read. {WHAT_WORKS} If one process alone ever writes there, "
-            "single_writer=True accepts the risk.",
+            f"Fit for writing: {what_works()}. If one process alone ever writes there, "
+            "single_writer=True (--single-writer) accepts the risk.",
         )
 
 
@@ -295,6 +325,7 @@ class LookThenWriteStore(ReadOnlyStore):
 
     def _write(self, name: str, data: bytes, is_new: bool) -> None:
         folder, path = split(name)[0], self._path(name)
+        self._check_folder(folder)
         self.fs.makedirs(path.rpartition("/")[0], exist_ok=True)
         ways = self._tried(folder)
         if not (ways.renames if is_new else ways.replaces):
@@ -352,7 +383,12 @@ class LookThenWriteStore(ReadOnlyStore):
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             path = self._path(check_name(name))
-            self._do("delete", name, lambda path=path: self.fs.rm_file(path), None)  # type: ignore[misc]
+
+            def remove(path: str = path, folder: str = split(name)[0]) -> None:
+                self._check_folder(folder)
+                self.fs.rm_file(path)
+
+            self._do("delete", name, remove, None)
 
     def remove_folder(self, folder: str) -> bool:
         path = self._path(check_name(folder))
@@ -364,7 +400,12 @@ class LookThenWriteStore(ReadOnlyStore):
 
     def delete_tree(self, folder: str) -> None:
         path = self._path(check_folder(folder))
-        self._do("delete", folder, lambda: self.fs.rm(path, recursive=True), None)
+
+        def remove() -> None:
+            self._check_folder(folder)
+            self.fs.rm(path, recursive=True)
+
+        self._do("delete", folder, remove, None)
 
 
 class _Renaming(NamedTuple):
@@ -382,6 +423,40 @@ def _has_a_rename(fs: Any) -> bool:
     while isinstance(fs, DirFileSystem):
         fs = fs.fs
     return getattr(type(fs), "mv", None) is not AbstractFileSystem.mv
+
+
+def _web_range(fs: Any, url: str, start: int | None, end: int | None) -> bytes:
+    """The bytes of a range of a page. A server may send all of it instead: what comes before the
+    range is dropped, and the rest is not waited for."""
+    from fsspec.asyn import sync
+
+    first = start or 0
+    span = f"{first}-{'' if end is None else max(first, end - 1)}" if first >= 0 else str(first)
+
+    async def ask() -> bytes:
+        options = dict(fs.kwargs)
+        headers = {**options.pop("headers", {}), "Range": f"bytes={span}"}
+        session = await fs.set_session()
+        async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
+            if answer.status == 416:
+                return b""
+            fs._raise_not_found_for_status(answer, url)
+            before = 0 if answer.status == 206 else max(0, first)
+            out = bytearray()
+            async for piece in answer.content.iter_chunked(_PIECE):
+                out += piece[before:] if before else piece
+                before = max(0, before - len(piece))
+                if first < 0:
+                    del out[:first]
+                elif end is not None and len(out) >= end - first:
+                    break
+            return bytes(out if end is None else out[: end - first])
+
+    done: bytes = sync(fs.loop, ask)
+    return done
+
+
+_PIECE = 1 << 20
 
 
 def _file_info(name: str, found: Mapping[str, Any]) -> FileInfo:

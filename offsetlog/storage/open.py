@@ -18,53 +18,14 @@ import json
 import os
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from offsetlog.errors import InvalidRequestError
-from offsetlog.storage.redact import Redactor, safe_url
+from offsetlog.filesystems import OF_PROTOCOL, Filesystem, of_unproven, what_works
+from offsetlog.redact import Redactor, know_environment, safe_url
 from offsetlog.storage.store import Store
 
 STORES = "offsetlog.stores"
-
-
-class _Way(NamedTuple):
-    """Where a protocol's store is, and what must be installed for it."""
-
-    module: str
-    store: str
-    needs: str
-    extra: str
-
-
-_S3 = _Way("offsetlog.storage.object.s3", "S3Store", "s3fs", "s3")
-_GCS = _Way("offsetlog.storage.object.gcs", "GcsStore", "gcsfs", "gcs")
-_AZURE = _Way("offsetlog.storage.object.azure", "AzureStore", "adlfs", "azure")
-_SFTP = _Way("offsetlog.storage.shared.sftp", "SftpStore", "paramiko", "sftp")
-_SMB = _Way("offsetlog.storage.shared.smb", "SmbStore", "smbprotocol", "smb")
-_WAYS = {
-    "s3": _S3, "s3a": _S3,
-    "gs": _GCS, "gcs": _GCS,
-    "abfs": _AZURE, "abfss": _AZURE, "az": _AZURE, "adl": _AZURE,
-    "sftp": _SFTP, "ssh": _SFTP,
-    "smb": _SMB,
-}  # fmt: skip
-
-_LOOKS_FIRST = "fsspec looks first and writes then, so of two writers one loses its records."
-_REASONS = {
-    "http": "a web server is only read.",
-    "https": "a web server is only read.",
-    "ftp": "FTP's rename replaces what is there, so of two writers one loses its records.",
-    "hdfs": "its create was not proven to decide a race through Arrow.",
-    "arrow_hdfs": "its create was not proven to decide a race through Arrow.",
-    "webhdfs": "its create was not proven to decide a race.",
-    "dbfs": "its create was not proven to decide a race.",
-    "reference": "a set of references is only read.",
-    "simplecache": "a cache of files would answer for the files themselves.",
-    "filecache": "a cache of files would answer for the files themselves.",
-    "blockcache": "a cache of blocks would answer for the files themselves.",
-    "zip": "an archive is rewritten as a whole.",
-    "tar": "an archive is only read.",
-}
 
 
 def open_store(url: str, *, single_writer: bool = False, **storage_options: Any) -> Store:
@@ -74,6 +35,7 @@ def open_store(url: str, *, single_writer: bool = False, **storage_options: Any)
             "The root must be a path or a URL.", "For example /data/log or s3://bucket/log."
         )
     url = os.fspath(url)
+    know_environment(os.environ)
     refuse_one_slash(url)
     protocol, chained = _protocol(url)
     if protocol in ("file", "local") and not chained:
@@ -83,9 +45,9 @@ def open_store(url: str, *, single_writer: bool = False, **storage_options: Any)
 
         _no_options(url, storage_options)
         return MemoryStore(url.partition("://")[2])
-    way = None if chained else _WAYS.get(protocol)
-    if way is not None:
-        return _proven(way, protocol, url, storage_options)
+    known = None if chained else OF_PROTOCOL.get(protocol)
+    if known is not None:
+        return _proven(known, protocol, url, storage_options)
     return _unproven(protocol, chained, url, storage_options, single_writer)
 
 
@@ -108,6 +70,11 @@ def refuse_one_slash(url: str) -> None:
         raise InvalidRequestError(
             f"{safe_url(url)} has one slash after {found[1]}:, which makes it a local folder.",
             f"Write {found[1]}://..., or begin with ./ if you mean that folder.",
+        )
+    if re.match(r"[^/.~:][^/:]*:[^/]+@", url) and "://" not in url:
+        raise InvalidRequestError(
+            f"{safe_url(url)} has a user and a password, but no protocol: it is a local folder.",
+            "Write the protocol in front, such as s3://, or begin with ./ if you mean that folder.",
         )
 
 
@@ -144,16 +111,15 @@ def _no_options(url: str, options: dict[str, Any]) -> None:
         )
 
 
-def _proven(way: _Way, protocol: str, url: str, options: dict[str, Any]) -> Store:
-    _installed(protocol, way.needs, way.extra, url)
+def _proven(known: Filesystem, protocol: str, url: str, options: dict[str, Any]) -> Store:
+    _installed(known.package, url)
     path, options = _resolve(protocol, url, options)
     if not path.strip("/"):
         raise InvalidRequestError(
             f"{safe_url(url)} names no place.", f"For example {protocol}://name/log."
         )
-    store: Store = getattr(importlib.import_module(way.module), way.store)(
-        protocol, path, url, options
-    )
+    module, _, kind = known.store.partition(":")
+    store: Store = getattr(importlib.import_module(module), kind)(protocol, path, url, options)
     return store
 
 
@@ -186,7 +152,7 @@ def _unproven(
             )
         return foreign
     path, options = _resolve(protocol, url, options)
-    reason = _REASONS.get(protocol, _LOOKS_FIRST)
+    reason = of_unproven(protocol).why
     kind = LookThenWriteStore if single_writer else ReadOnlyStore
     return kind(protocol, path, url, options, reason)
 
@@ -224,19 +190,18 @@ def _resolve(protocol: str, url: str, options: dict[str, Any]) -> tuple[str, dic
         raise _cannot_open(url, error, redact) from None
 
 
-def _installed(protocol: str, package: str, extra: str, url: str) -> None:
+def _installed(package: str, url: str) -> None:
     try:
         importlib.import_module(package)
     except ImportError:
         raise InvalidRequestError(
             f"{safe_url(url)} needs the package {package}, which is not installed.",
-            f'Install it with: pip install "offsetlog[{extra}]"',
+            f"Install it with: pip install {package}",
         ) from None
 
 
 def _cannot_open(url: str, error: Exception, redact: Redactor) -> InvalidRequestError:
     return InvalidRequestError(
         f"{redact(safe_url(url))} can't be opened: {redact(error)}.",
-        f"Known to work: a local path, memory, {', '.join(sorted(_WAYS))}; "
-        "others need their fsspec package.",
+        f"Known to work: {what_works()}; others need their fsspec package.",
     )

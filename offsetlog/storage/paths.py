@@ -41,7 +41,7 @@ def check_name(name: str) -> str:
 
 def check_folder(folder: str) -> str:
     """The name of a folder; the empty one is the root."""
-    return check_name(folder) if folder else folder
+    return check_name(folder) if folder and not _PLAIN_NAME.fullmatch(folder) else folder
 
 
 def split(name: str) -> tuple[str, str]:

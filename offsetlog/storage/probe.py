@@ -12,10 +12,12 @@ import os
 from offsetlog.errors import UnsafeFilesystemError
 from offsetlog.storage.store import Committed, Store
 
+PROBE = "_probe-"
+
 
 def probe_store(store: Store) -> None:
     """Raise UnsafeFilesystemError if a second create of one name does not conflict."""
-    folder = f"_probe-{os.urandom(8).hex()}"
+    folder = f"{PROBE}{os.urandom(8).hex()}"
     name = f"{folder}/once"
     try:
         first = store.offer(b"first", name)

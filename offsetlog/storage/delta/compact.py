@@ -13,27 +13,27 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from offsetlog.errors import CorruptLogError
-from offsetlog.format import delta_log
-from offsetlog.format import facts_arrow as fact_rows
+from offsetlog.format import delta_log, facts_arrow
 from offsetlog.format.delta_log import Action, DataFile
+from offsetlog.format.parquet import ParquetReader, first_line, unfolded_bytes
+from offsetlog.storage.delta.log import Surroundings
 from offsetlog.storage.store import Committed, Store, Unknown
 
 COMPACT_TO = 4 * 1024 * 1024
+MOST_UNFOLDED = 256 * 1024 * 1024
+"""Of one file that is written again."""
 FEW_ROWS = 4096
 """A file of fewer rows costs nothing to write again."""
 SHARE = 4
 """A longer one is left alone until the shorter ones together have a fourth of its rows."""
 UNANSWERED = 5
-READERS = 8
 
 
 class Compaction(NamedTuple):
@@ -54,9 +54,9 @@ def bins_of(live: Mapping[str, DataFile]) -> list[list[str]]:
     bins: list[list[tuple[int, str]]] = [[]]
     size = rows = 0
     for count, path, length in sorted(known):
-        if length >= COMPACT_TO or count >= fact_rows.FILE_ROWS:
+        if length >= COMPACT_TO or count >= facts_arrow.FILE_ROWS:
             continue
-        if size + length > COMPACT_TO or rows + count > fact_rows.FILE_ROWS:
+        if size + length > COMPACT_TO or rows + count > facts_arrow.FILE_ROWS:
             bins.append([])
             size = rows = 0
         bins[-1].append((count, path))
@@ -77,43 +77,44 @@ def _fair(together: list[tuple[int, str]]) -> list[tuple[int, str]]:
 def counted(
     store: Store, inside: Callable[[str], str], live: Mapping[str, DataFile]
 ) -> dict[str, DataFile]:
-    """The same, with the rows of small files counted whose writer did not tell them."""
+    """The same, with the rows of small files counted whose writer did not say how many."""
     out = dict(live)
     for path, file in live.items():
         if file.rows is not None or file.size >= COMPACT_TO:
             continue
         name = inside(path)
         data = store.get(name, 0, COMPACT_TO)
-        try:
-            if data is not None:
-                rows = pq.read_metadata(pa.BufferReader(data)).num_rows
-                out[path] = DataFile(file.size, rows)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
+        if data is not None:
+            out[path] = DataFile(file.size, facts_arrow.open_file(data, name).num_rows)
     return out
 
 
 def write(
-    store: Store, inside: Callable[[str], str], bins: list[list[str]], now_ms: int
+    store: Store,
+    inside: Callable[[str], str],
+    bins: list[list[str]],
+    adds: Mapping[str, Action],
+    surroundings: Surroundings,
 ) -> Compaction | None:
     """Write the files that take the place of others; None when one of those is gone, since
     somebody else compacted it. ``inside`` gives the name of a path, or refuses it."""
-    actions: list[Action] = [delta_log.commit_info("OPTIMIZE", now_ms)]
+    actions: list[Action] = []
+    now_ms = surroundings.now_ms()
     for paths in bins:
-        rows = _rows(store, [inside(path) for path in paths])
+        rows = _rows(store, {inside(path): adds[path] for path in paths}, surroundings)
         if rows is None:
             return None
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression="zstd")
         data = sink.getvalue().to_pybytes()
-        name = f"compacted-{uuid.uuid4().hex}.parquet"
+        name = f"compacted-{surroundings.new_id()}.parquet"
         store.put(inside(name), data)
-        actions.append(delta_log.add_file(name, len(data), rows.num_rows, now_ms, False))
+        actions.append(delta_log.add_file(name, data, rows.num_rows, now_ms, False))
         actions += [
             {"remove": {"path": path, "deletionTimestamp": now_ms, "dataChange": False}}
             for path in paths
         ]
-    text = delta_log.written(actions)
+    text = delta_log.encode_version("OPTIMIZE", now_ms, actions)
     return Compaction(frozenset(path for paths in bins for path in paths), len(bins), text)
 
 
@@ -131,30 +132,50 @@ def land(store: Store, text: bytes, log_name: str) -> bool:
         offer.close()
 
 
-def _rows(store: Store, names: list[str]) -> pa.Table | None:
+def _rows(store: Store, adds: Mapping[str, Action], surroundings: Surroundings) -> pa.Table | None:
     """All rows of some data files; None when one is not there any more. Columns that somebody
-    added stay what they are."""
-    with ThreadPoolExecutor(READERS) as pool:
-        most = fact_rows.MOST_FILE_BYTES
-        found = list(pool.map(lambda name: store.get(name, 0, most + 1), names))
+    added stay what they are; of rows that are there twice, as two compactions beside each other
+    leave them, one is taken."""
+    with surroundings.readers() as pool:
+        files = list(pool.map(lambda name: store.get(name, 0, COMPACT_TO + 1), adds))
     tables = []
-    for name, data in zip(names, found, strict=True):
+    for (name, add), data in zip(adds.items(), files, strict=True):
         if data is None:
             return None
-        try:
-            file = pq.ParquetFile(pa.BufferReader(data))
-            fact_rows.check_size(file.metadata, name)
-            read = file.read()
-            rows = read.select(fact_rows.SCHEMA.names).cast(fact_rows.SCHEMA)
-            for extra in read.schema.names:
-                if extra not in fact_rows.SCHEMA.names:
-                    rows = rows.append_column(extra, read.column(extra))
-            tables.append(rows)
-        except (pa.ArrowException, KeyError, OSError, ValueError) as error:
-            raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
+        delta_log.check_file(add, data, name)
+        tables.append(_as_they_are(facts_arrow.open_file(data, name)))
     try:
-        return pa.concat_tables(tables, promote_options="default")
+        return _once(pa.concat_tables(tables, promote_options="default"))
     except pa.ArrowException as error:
         raise CorruptLogError(
-            f"{names[0]} and others have columns that do not fit: {str(error)[:200]}."
+            f"{next(iter(adds))} and others have columns that do not fit: {str(error)[:200]}."
         ) from None
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Without rows whose facts are equal to those of another."""
+    places = rows.select(["version", "place"])
+    if places.group_by(["version", "place"]).aggregate([]).num_rows == rows.num_rows:
+        return rows
+    numbered = rows.select(facts_arrow.SCHEMA.names).append_column(
+        "number", pa.array(range(rows.num_rows), pa.int64())
+    )
+    first = numbered.group_by(facts_arrow.SCHEMA.names).aggregate([("number", "min")])
+    return rows.take(first.column("number_min").combine_chunks().sort())
+
+
+def _as_they_are(file: ParquetReader) -> pa.Table:
+    read = file.read(file.schema.names, MOST_UNFOLDED)
+    if unfolded_bytes(read) > MOST_UNFOLDED:
+        raise CorruptLogError(f"{file.name} would unfold to more than {MOST_UNFOLDED} bytes.")
+    try:
+        rows = read.select(facts_arrow.SCHEMA.names).cast(facts_arrow.SCHEMA)
+        for extra in read.schema:
+            if extra.name not in facts_arrow.SCHEMA.names:
+                column = read.column(extra.name)
+                if pa.types.is_dictionary(extra.type):
+                    column = column.cast(extra.type.value_type)
+                rows = rows.append_column(extra.with_type(column.type), column)
+        return rows
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise CorruptLogError(f"{file.name} does not read: {first_line(error)}.") from None

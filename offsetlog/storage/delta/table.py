@@ -23,15 +23,10 @@
 from __future__ import annotations
 
 import contextlib
-import time
-import uuid
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from offsetlog.core import strict_json
 from offsetlog.core.decode import (
@@ -49,16 +44,22 @@ from offsetlog.core.decode import (
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import EMPTY, GroupsState
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
-from offsetlog.format import delta_log
-from offsetlog.format import facts_arrow as fact_rows
-from offsetlog.format.delta_log import LAST_CHECKPOINT, LOG, MOST_LOG_BYTES, Action, DeltaState
+from offsetlog.format import delta_log, facts_arrow
+from offsetlog.format.delta_log import LOG, MOST_LOG_BYTES, Action, DeltaState
+from offsetlog.format.parquet import ParquetReader
+from offsetlog.storage.delta.check import DeltaCheck
 from offsetlog.storage.delta.compact import bins_of, counted, land, write
+from offsetlog.storage.delta.copying import begin, read_rows
+from offsetlog.storage.delta.log import MOST_NOTE_BYTES, REAL, DeltaLog, Surroundings
+from offsetlog.storage.offsets.check import Progress, TableCheck
 from offsetlog.storage.offsets.port import (
+    HEARTBEATS,
     ROOT_KEY,
-    STATE_FILE,
-    HeartbeatFiles,
+    AllFacts,
+    OffsetsPort,
     RootId,
     TableNews,
+    TableRows,
     Upkeep,
 )
 from offsetlog.storage.paths import check_name
@@ -68,15 +69,10 @@ CHECK_SECONDS = 2.0
 """Who last looked longer ago than this checks that the log was not cleaned past it meanwhile."""
 LOGS_KEPT = 400
 """Log files that stay below the newest checkpoint, for readers that are behind."""
-MOST_NOTE_BYTES = 1024 * 1024
-READERS = 8
 TABLE_KEY = "offsetlog.table"
 TRIES = 3
 _ID = field("id", string())
 _NOTE_TAGS = field("tags", nullable(plain))
-_NOTE_VERSION = field("version", integer())
-TIDY_EVERY = 50
-"""Versions from one checkpoint to the next."""
 COMPACT_TRIES = 20
 UNNAMED = "_state/unnamed.json"
 Seen = dict[str, tuple[int, int]]
@@ -95,41 +91,44 @@ SETTINGS = {
 }
 
 
-class DeltaOffsets(HeartbeatFiles):
+class DeltaOffsets(OffsetsPort):
     """The offsets table on a filesystem that readers of Delta reach."""
 
     def __init__(
-        self, store: Store, folder: str, address: str, root_id: RootId | None = None
+        self,
+        store: Store,
+        folder: str,
+        address: str,
+        root_id: RootId | None = None,
+        surroundings: Surroundings = REAL,
     ) -> None:
         super().__init__(store, folder, root_id)
         self.delta_address = address
+        self._surroundings = surroundings
+        self._log = DeltaLog(store, folder, surroundings)
         self._held: DeltaState | None = None
+        """The table as it was opened; only its protocol and metadata are up to date."""
+        self._copied: DeltaState | None = None
+        """As it was at the last version that was skipped."""
         self._is_free = False
-        self._is_settled = False
+        self._is_settled = not self.is_local
         self._unsettled = False
-        self._id = ""
         self._doubt = True
         self._checked_at = (0.0, 0.0)
 
     # --- opening ---------------------------------------------------------------------------
 
-    def _log_name(self, version: int) -> str:
-        return self._name(f"{LOG}/{version:020d}.json")
-
-    def _log_entry(self, version: int) -> bytes | None:
-        return self.store.get(self._log_name(version), 0, MOST_LOG_BYTES + 1)
-
     def _exists(self) -> bool:
         """Whether there is a table; notes whose it is, where that takes no opening."""
         if self._id:
             return True
-        first = self._log_entry(0)
-        note = None if first is not None else self._note()
+        first = self._log.version(0)
+        note = None if first is not None else self._log.note()
         if first is None and note is None:
             # Where the note was lost there is a checkpoint all the same.
             return not self._is_free and any(
                 (found := delta_log.log_file(info.name)) is not None and found.parts
-                for info in self.store.list(self._name(LOG))
+                for info in self.store.list(f"{self._prefix}{LOG}")
             )
         with contextlib.suppress(OffsetLogError):  # Whoever opens it says what is wrong.
             self._whose(first, note or b"{}")
@@ -148,23 +147,20 @@ class DeltaOffsets(HeartbeatFiles):
         if isinstance(root, str):
             self._root = root
 
-    def _note(self) -> bytes | None:
-        return self.store.get(self._name(f"{LOG}/{LAST_CHECKPOINT}"), 0, MOST_NOTE_BYTES)
+    def _check_place(self) -> None:
+        if not self._exists():
+            self._check_free()
 
-    def _refuse_strangers(self) -> None:
-        """What lies there without being a table is somebody's; looked at once."""
+    def _check_free(self) -> None:
+        """Whether a table may be made here; looked at once."""
         if self._is_free:
             return
-        strangers = [f for f in self.store.folders(self.folder) if not f.startswith("_")]
-        files = [info.name for info in self.store.list(self.folder)]
-        ours = {LOG, *(f"_{name}" for name in ("heartbeats", "state"))}
-        strangers += [f for f in self.store.folders(self.folder) if f[:1] == "_" and f not in ours]
-        if strangers or files:
-            what = (strangers or files)[0].rpartition("/")[2]
-            raise InvalidRequestError(
-                f"{self.url} holds {what!r} and is no Delta table.",
-                "Choose an empty place for the offsets table with the setting offsets.table.",
-            )
+        try:
+            self._refuse_strangers("Delta table", {LOG, HEARTBEATS, "_state"}.__contains__)
+        except InvalidRequestError:
+            if self._exists():
+                return  # Somebody made it between the two looks, and wrote to it.
+            raise
         self._is_free = True
 
     def _open(self, again: bool = False) -> DeltaState:
@@ -177,7 +173,7 @@ class DeltaOffsets(HeartbeatFiles):
         """The table as it is now, for the caller alone."""
         for again in range(TRIES):
             try:
-                state = self._replayed()
+                state = self._log.replayed()
                 break
             except CorruptLogError:
                 if again == TRIES - 1:
@@ -185,79 +181,14 @@ class DeltaOffsets(HeartbeatFiles):
         self._check_ours(state)
         return state
 
-    def _replayed(self) -> DeltaState:
-        """The newest checkpoint that reads whole, and the versions after it."""
-        versions: set[int] = set()
-        checkpoints: dict[tuple[int, int], dict[int, str]] = {}
-        for info in self.store.list(self._name(LOG)):
-            found = delta_log.log_file(info.name)
-            if found is None:
-                continue
-            if not found.parts:
-                versions.add(found.version)
-            elif info.size:
-                checkpoints.setdefault((found.version, found.parts), {})[found.part] = info.name
-        whole = [key for key, parts in checkpoints.items() if len(parts) == key[1]]
-        broken: CorruptLogError | None = None
-        for version, count in sorted(whole, reverse=True):
-            try:
-                names = [name for _, name in sorted(checkpoints[version, count].items())]
-                return self._since(self._read_checkpoint(version, names), versions)
-            except CorruptLogError as error:
-                broken = broken or error
-        if 0 in versions or broken is None:
-            return self._since(DeltaState(), versions)
-        raise broken
-
-    def _read_checkpoint(self, version: int, names: Sequence[str]) -> DeltaState:
-        parts = []
-        for name in names:
-            data = self.store.get(name, 0, delta_log.MOST_CHECKPOINT_BYTES + 1)
-            if data is None or len(data) > delta_log.MOST_CHECKPOINT_BYTES:
-                raise CorruptLogError(f"{name} is gone, or of more bytes than a checkpoint has.")
-            parts.append(data)
-        return delta_log.read_checkpoint(parts, version, names[0])
-
-    def _since(self, state: DeltaState, versions: set[int]) -> DeltaState:
-        """A state moved on to the newest version."""
-        after = state.version + 1
-        end = next(v for v in range(after, after + len(versions) + 1) if v not in versions)
-        with ThreadPoolExecutor(READERS) as pool:
-            for version, data in zip(
-                range(after, end), pool.map(self._log_entry, range(after, end)), strict=True
-            ):
-                if data is None:
-                    raise CorruptLogError(f"{self._log_name(version)} is gone.")
-                self._step(state, data)
-        self._forward(state)
-        beyond = min((v for v in versions if v > state.version), default=None)
-        if beyond is not None or state.version < 0:
-            missing = self._log_name(state.version + 1)
-            raise CorruptLogError(
-                f"{missing} is missing"
-                + (f", though version {beyond} is there." if beyond is not None else "."),
-                "A power cut or a partial copy does that: restore the table from a backup.",
-            )
-        return state
-
-    def _forward(self, state: DeltaState) -> DeltaState:
-        """Apply what came since."""
-        while (data := self._log_entry(state.version + 1)) is not None:
-            self._step(state, data)
-        return state
-
-    def _step(self, state: DeltaState, data: bytes) -> None:
-        where = self._log_name(state.version + 1)
-        state.apply(delta_log.actions_of(data, where), where)
-
     def _check_ours(self, state: DeltaState) -> None:
         state.check_readable(self.url)
-        found = {str(field.get("name")): field.get("type") for field in state.fields(self.url)}
-        if any(found.get(name) != kind for name, kind in COLUMNS.items()):
+        columns = {str(field.get("name")): field.get("type") for field in state.fields(self.url)}
+        if any(columns.get(name) != kind for name, kind in COLUMNS.items()):
             raise InvalidRequestError(
                 f"{self.url} is a Delta table of another shape: its columns are "
-                f"{', '.join(list(found)[:20])}.",
-                f"An offsets table has {', '.join(fact_rows.SCHEMA.names)}. Choose an empty "
+                f"{', '.join(list(columns)[:20])}.",
+                f"An offsets table has {', '.join(facts_arrow.SCHEMA.names)}. Choose an empty "
                 "place with the setting offsets.table.",
             )
         if state.metadata.get("partitionColumns"):
@@ -274,82 +205,94 @@ class DeltaOffsets(HeartbeatFiles):
     def read(self, since: int) -> TableNews:
         if self._unsettled and self.is_local:
             # What is seen of an append without an answer is durable before it is believed.
-            self.store.settle(self._name(LOG))
+            self.store.settle(f"{self._prefix}{LOG}")
         self._unsettled = False
-        if not self._exists():
-            self._refuse_strangers()
+        if not self._id and not self._exists():
+            self._check_free()
             return TableNews(-1, ())
         self._check_root()
         if since < 0:
             return self._read_all(since)
         facts: list[Fact] = []
         version = since
-        while (data := self._log_entry(version + 1)) is not None:
+        while (data := self._log.version(version + 1)) is not None:
             version += 1
-            found = self._added(data, version)
-            if found is None:
-                return self._read_all(since)
-            facts += found
+            appended = self._added(data, version)
+            if appended is None:
+                return self._read_files(since)
+            facts += appended
         if self._was_cleaned(since, version):
-            return self._read_all(since)
+            return self._read_files(since)
         return TableNews(version, tuple(facts))
+
+    def _read_files(self, since: int) -> TableNews:
+        """What is new, from the files of the newest version; or all there is, where somebody
+        changed older rows since."""
+        news = self._read_all(since)
+        listed = (delta_log.log_file(info.name) for info in self.store.list(f"{self._prefix}{LOG}"))
+        for file in listed:
+            if file is None or file.parts or not since < file.version <= news.version:
+                continue
+            data = self._log.version(file.version)
+            where = self._log.name(file.version)
+            if data is not None and delta_log.changes_rows(delta_log.actions_of(data, where)):
+                return AllFacts(*self._read_all(-1))
+        return news
 
     def _was_cleaned(self, since: int, version: int) -> bool:
         """Whether the log may seem to end at ``version`` only because it was cleaned past
         ``since``: then what was read of it may be a late put at a name that was free again."""
         if not self._doubt and self._passed() < CHECK_SECONDS:
             return False
-        self._doubt, self._checked_at = False, (time.monotonic(), time.time())
-        checkpoint = self._newest_checkpoint()
+        self._doubt, self._checked_at = False, self._clocks()
+        checkpoint = self._log.newest_checkpoint()
         if checkpoint > version or checkpoint - LOGS_KEPT > since:
             return True
-        # Who stood still while it told of a checkpoint may have told of an old one.
-        return self.store.get(self._log_name(since), 0, 1) is None
+        # A process that paused before writing `_last_checkpoint` may have written an old one.
+        return self.store.get(self._log.name(since), 0, 1) is None
 
     def _passed(self) -> float:
         """Seconds since it was known that the log was not cleaned past what was seen of it. The
         one clock stands still while a laptop sleeps, the other may be put back."""
-        now = time.monotonic(), time.time()
+        now = self._clocks()
         return max(abs(new - old) for new, old in zip(now, self._checked_at, strict=True))
 
-    def _newest_checkpoint(self) -> int:
-        """The version that Delta's own note names; -1 when there is none that can be read. It is
-        written before anything below it is cleaned."""
-        data = self._note()
-        if data is None:
-            return -1
-        try:
-            return from_json(_NOTE_VERSION, data, self.url, MOST_NOTE_BYTES)
-        except OffsetLogError:
-            return -1
+    def _clocks(self) -> tuple[float, float]:
+        return self._surroundings.monotonic(), self._now_ms() / 1000
+
+    def _now_ms(self) -> int:
+        return self._surroundings.now_ms()
 
     def _added(self, data: bytes, version: int) -> list[Fact] | None:
         """The facts of one version; None when a file of it is gone, since it was compacted."""
-        where = self._log_name(version)
-        paths: list[str] = []
+        where = self._log.name(version)
+        adds: dict[str, Action] = {}
         rewrites = False
-        for action in delta_log.actions_of(data, where):
+        actions = delta_log.actions_of(data, where)
+        if delta_log.takes_rows_out(actions):
+            return None
+        for action in actions:
             rewrites = rewrites or "remove" in action
             if "protocol" in action or "metaData" in action:
                 return None  # Whether it can be read at all is seen where it is opened.
             if (raw := action.get("add")) is not None:
                 add = from_value(plain, raw, where)
+                if add.get("deletionVector") is not None:
+                    return None  # Refused where it is opened, unless it is gone by then.
                 if add.get("dataChange", True):
-                    paths.append(from_value(delta_log.PATH, add, where))
+                    adds[from_value(delta_log.PATH, add, where)] = add
         facts: list[Fact] = []
-        for path in paths:
+        for path, add in adds.items():
             name = self._inside(path)
-            found = self._data_file(name)
-            if found is None:
-                return None
-            facts += self._facts(found, name)
-        strange = next((f for f in facts if f.version != version), None)
-        if strange is not None and not rewrites:
-            raise CorruptLogError(
-                f"Version {version} of {self.url} holds a fact that says it is of version "
-                f"{strange.version}.",
-                "Rows of this table are written by offsetlog only: delete those that are not.",
-            )
+            try:
+                content = self._data_file(name, add)
+                if content is None:
+                    return None
+                facts += self._facts(content, name)
+            except CorruptLogError:
+                return None  # The newest version says whether it is part of the table.
+        if not rewrites and any(fact.version != version for fact in facts):
+            return None  # Rows of somebody's, who may have put back older ones.
         return [fact for fact in facts if fact.version == version]
 
     def _inside(self, path: str) -> str:
@@ -358,38 +301,34 @@ class DeltaOffsets(HeartbeatFiles):
         try:
             if "://" in plain or plain.startswith("/"):
                 raise InvalidRequestError(plain)
-            return self._name(check_name(plain))
+            return f"{self._prefix}{check_name(plain)}"
         except InvalidRequestError:
             raise CorruptLogError(
                 f"The log of {self.url} names a file outside the table: {plain[:200]!r}.",
                 "Only offsetlog writes to this table; restore it from a backup.",
             ) from None
 
-    def _data_file(self, name: str) -> bytes | None:
-        data = self.store.get(name, 0, fact_rows.MOST_FILE_BYTES + 1)
-        if data is not None and len(data) > fact_rows.MOST_FILE_BYTES:
-            raise CorruptLogError(f"{name} holds more than {fact_rows.MOST_FILE_BYTES} bytes.")
+    def _data_file(self, name: str, add: Action) -> bytes | None:
+        data = self.store.get(name, 0, facts_arrow.MOST_FILE_BYTES + 1)
+        if data is not None and len(data) > facts_arrow.MOST_FILE_BYTES:
+            raise CorruptLogError(f"{name} holds more than {facts_arrow.MOST_FILE_BYTES} bytes.")
+        if data is not None:
+            delta_log.check_file(add, data, name)
         return data
 
     def _facts(self, data: bytes, name: str, since: int = -1) -> list[Fact]:
         """The facts of a file after a version; one that holds none of them is not decoded."""
-        try:
-            file = pq.ParquetFile(pa.BufferReader(data))
-            if _newest(file.metadata) <= since:
-                return []
-            fact_rows.check_size(file.metadata, name)
-            return fact_rows.facts_of(file, name, since)
-        except (pa.ArrowException, OSError, ValueError) as error:
-            raise CorruptLogError(f"{name} does not read: {str(error)[:200]}.") from None
+        file = facts_arrow.open_file(data, name)
+        return [] if _newest(file) <= since else facts_arrow.facts_of(file, since)
 
     def _read_all(self, since: int) -> TableNews:
         """All files of the newest version; of their facts, those after ``since``."""
         for again in (True, True, False):
             state = self._open(again=True)
             facts: list[Fact] = []
-            for path in state.adds:
+            for path, add in state.adds.items():
                 name = self._inside(path)
-                data = self._data_file(name)
+                data = self._data_file(name, add)
                 if data is None:
                     break
                 facts += self._facts(data, name, since)
@@ -404,8 +343,11 @@ class DeltaOffsets(HeartbeatFiles):
 
     def _checked(self, version: int, since: int, facts: list[Fact]) -> TableNews:
         if len({(fact.version, fact.place) for fact in facts}) < len(facts):
+            # An OPTIMIZE of somebody's, beside ours, leaves equal rows twice.
+            facts = list(dict.fromkeys(facts))
+        if len({(fact.version, fact.place) for fact in facts}) < len(facts):
             raise CorruptLogError(
-                f"{self.url} holds a fact twice.",
+                f"{self.url} holds two facts at one place of a version.",
                 "Rows of this table are written by offsetlog only: delete those that are not.",
             )
         if version < since:
@@ -421,63 +363,60 @@ class DeltaOffsets(HeartbeatFiles):
         if self._exists():
             self._open()
             return
-        self._refuse_strangers()
+        self._check_free()
         settings = dict(SETTINGS)
         if self._root_id is not None:
             settings[ROOT_KEY] = self._root_id()
-        text = delta_log.new_table(fact_rows.SCHEMA, str(uuid.uuid4()), settings, _now_ms())
-        self._put_once(self._log_name(0), text)
+        text = delta_log.new_table(
+            facts_arrow.SCHEMA, str(self._surroundings.new_uuid()), settings, self._now_ms()
+        )
+        self._put_once(self._log.name(0), text)
         self._open(again=True)
 
     # --- appending -------------------------------------------------------------------------
 
     def append(self, facts: Sequence[Fact], version: int) -> PutResult:
-        data = fact_rows.to_parquet(facts)
+        data = facts_arrow.to_parquet(facts)
         state = self._open()
-        state.check_writable(self.url, fact_rows.SCHEMA.names)
-        self._settle_found()
+        state.check_writable(self.url, facts_arrow.SCHEMA.names)
+        if not self._is_settled:
+            self._settle_found()
         if self._was_cleaned(version - 1, version - 1):
             state = self._open(again=True)
             if state.version != version - 1:
                 self._doubt = True
                 return Conflict()
-        now_ms = _now_ms()
-        actions = [delta_log.commit_info("WRITE", now_ms, mode="Append"), *self._adopted(state)]
-        path = f"part-00000-{uuid.uuid4()}-c000.snappy.parquet"
-        actions.append(delta_log.add_file(path, len(data), len(facts), now_ms, True))
-        name = self._log_name(version)
+        now_ms = self._now_ms()
+        path = f"part-00000-{self._surroundings.new_uuid()}-c000.snappy.parquet"
+        actions = [delta_log.add_file(path, data, len(facts), now_ms, True)]
+        if not self._root and self._root_id is not None:
+            # The first append to a table that is older than the rule makes it this log's.
+            settings = {**state.configuration, ROOT_KEY: self._root_id()}
+            actions.insert(0, {"metaData": {**state.metadata, "configuration": settings}})
+            self._held = None
+        text = delta_log.encode_version("WRITE", now_ms, actions, mode="Append")
+        name = self._log.name(version)
         # Nothing of this is an answer: before the put of the version nobody knows of the rest.
-        self.store.put(self._name(path), data, durable=not self.is_local)
-        offer = self.store.offer(delta_log.written(actions), name)
+        self.store.put(f"{self._prefix}{path}", data, durable=not self.is_local)
+        offer = self.store.offer(text, name)
         try:
             if self.is_local:
                 # Cheaper than before its rename: the disk's journal is written once.
-                self.store.sync(self._name(path))
+                self.store.sync(f"{self._prefix}{path}")
                 self.store.settle(self.folder)
             result = offer.put(name)
         finally:
             offer.close()
         if isinstance(result, Committed) and self._passed() > DOUBT_SECONDS:
             result = Unknown("the append took long")
-        if isinstance(result, Committed):
-            self._held = state if len(actions) == 2 else None
-        else:
+        if not isinstance(result, Committed):
             self._doubt, self._unsettled = True, isinstance(result, Unknown)
         return result
-
-    def _adopted(self, state: DeltaState) -> list[Action]:
-        """With the first append to a table that is older than the rule, it becomes this log's."""
-        if self._root_id is None or self._root:
-            return []
-        settings = {**state.configuration, ROOT_KEY: self._root_id()}
-        return [{"metaData": {**state.metadata, "configuration": settings}}]
 
     def _settle_found(self) -> None:
         """Make durable, once, what this begins with: version 0, the newest checkpoint and the
         newest version may be of a library or an older version, which left that to chance."""
-        if self._is_settled or not self.is_local:
-            return
-        log = self._name(LOG)
+        log = f"{self._prefix}{LOG}"
         files = {info.name: delta_log.log_file(info.name) for info in self.store.list(log)}
         base = max((f.version for f in files.values() if f and f.parts), default=0)
         tip = max((f.version for f in files.values() if f and not f.parts), default=0)
@@ -491,53 +430,38 @@ class DeltaOffsets(HeartbeatFiles):
     # --- upkeep ----------------------------------------------------------------------------
 
     def checkpoint(self) -> GroupsState:
-        name = self._name(STATE_FILE)
-        data = self.store.get(name, 0, fact_rows.MOST_CHECKPOINT_BYTES + 1)
-        found = None if data is None else fact_rows.decode_checkpoint(data, name)
-        if found is None or not self._exists():
-            return EMPTY
-        if found[0] != self._table_id():
-            return EMPTY  # Of another table, which lay here before.
-        if self.store.get(self._log_name(found[1].version), 0, 1) is None:
+        table = super().checkpoint()
+        if table.version >= 0 and self.store.get(self._log.name(table.version), 0, 1) is None:
             # So far behind that its log is gone, or ahead of a table that was restored.
-            return found[1] if self._open().version >= found[1].version else EMPTY
-        return found[1]
+            return table if self._open().version >= table.version else EMPTY
+        return table
 
     def _table_id(self) -> str:
-        if not self._id:
+        if not self._id and self._exists() and not self._id:
             self._open()
         return self._id
 
-    def store_checkpoint(self, table: GroupsState) -> None:
-        try:
-            data = fact_rows.encode_checkpoint(table, self._table_id())
-            if data is not None:
-                self.store.put(self._name(STATE_FILE), data, durable=False)
-        except OffsetLogError:
-            return  # A cache: whoever comes next folds a little more.
-
-    def tidy(self, version: int) -> None:
-        """Few files and a fresh checkpoint: what a first look costs grows with both."""
-        self._compact()
-        self._drop_logs(range(version - LOGS_KEPT - 4 * TIDY_EVERY, version - LOGS_KEPT))
+    def tidy(self) -> None:
+        """Make few files of many, and a fresh checkpoint: a first look costs what both hold."""
+        self._drop_logs(self._compact()[0].version)
 
     def _compact(self) -> tuple[DeltaState, tuple[int, int]]:
-        """Few files of many, and a fresh checkpoint."""
+        """The state afterwards; how many files were replaced, and by how many."""
         done, plan = (0, 0), None
-        state, opened = self._open_own(), time.monotonic()
+        state, opened = self._open_own(), self._surroundings.monotonic()
         for _ in range(COMPACT_TRIES):
-            if time.monotonic() - opened > CHECK_SECONDS:
+            if self._surroundings.monotonic() - opened > CHECK_SECONDS:
                 # The log may have been cleaned past what was seen.
-                state, opened = self._open_own(), time.monotonic()
-            live = self._forward(state).files()
+                state, opened = self._open_own(), self._surroundings.monotonic()
+            live = self._log.forward(state).files()
             if plan is None or not plan.fits(live):
-                state.check_writable(self.url, fact_rows.SCHEMA.names)
+                state.check_writable(self.url, facts_arrow.SCHEMA.names)
                 bins = bins_of(counted(self.store, self._inside, live))
                 if not bins:
                     break
-                plan = write(self.store, self._inside, bins, _now_ms())
+                plan = write(self.store, self._inside, bins, state.adds, self._surroundings)
                 continue
-            if land(self.store, plan.text, self._log_name(state.version + 1)):
+            if land(self.store, plan.text, self._log.name(state.version + 1)):
                 done = len(plan.replaced), plan.files
                 self._forget_unnamed(plan.replaced)
                 break
@@ -548,37 +472,62 @@ class DeltaOffsets(HeartbeatFiles):
     def _store_delta_checkpoint(self, state: DeltaState) -> None:
         """What Delta's readers begin with: synced before the note that names it, and that before
         anything goes."""
-        data, rows = state.checkpoint(_now_ms())
-        log, newest = self._name(LOG), self._newest_checkpoint()
-        if newest > state.version and self.store.info(self._log_name(newest)) is not None:
-            return  # Somebody was faster.
-        self.store.put(f"{log}/{state.version:020d}.checkpoint.parquet", data)
+        data, rows = state.checkpoint(self._now_ms())
         tags = {TABLE_KEY: self._id, ROOT_KEY: self._root}
-        note = {
-            "version": state.version,
-            "size": rows,
-            "sizeInBytes": len(data),
-            "numOfAddFiles": len(state.adds),
-            "tags": {key: value for key, value in tags.items() if value},
-        }
-        self.store.put(f"{log}/{LAST_CHECKPOINT}", strict_json.dumps(note))
+        self._log.store_checkpoint(state.version, data, rows, len(state.adds), tags)
 
-    def _drop_logs(self, versions: range) -> None:
-        names = [
-            self._name(f"{LOG}/{version:020d}.{end}")
-            for version in versions
-            if version >= 0
-            for end in ("json", "checkpoint.parquet")
-        ]
-        self.store.delete(names)
+    def _drop_logs(self, version: int) -> None:
+        """Delete what lies far below a version whose checkpoint is stored."""
+        files = [info.name for info in self.store.list(f"{self._prefix}{LOG}")]
+        self.store.delete(sorted(f for f in files if _number(f) < version - LOGS_KEPT))
+
+    # --- copying ---------------------------------------------------------------------------
+
+    def rows(self) -> TableRows | None:
+        if not self._exists():
+            return None
+        state = self._open_own()
+        return TableRows(state.version, read_rows(self.store, state, self._inside))
+
+    def begin_at(self, version: int, tables: Iterable[pa.Table]) -> None:
+        root = {ROOT_KEY: self._root_id()} if self._root_id is not None else {}
+        begin(
+            self.store,
+            self._prefix,
+            version,
+            tables,
+            {**SETTINGS, **root},
+            lambda table_id: {TABLE_KEY: table_id, **root},
+            self._now_ms(),
+        )
+
+    def skip(self, version: int) -> PutResult:
+        """What would be an empty version compacts the table instead."""
+        state = None if self._copied is None else self._log.forward(self._copied)
+        if state is None or state.version != version - 1:
+            state = self._open_own()
+        if state.version != version - 1:
+            return Conflict()
+        self._copied = state
+        bins = bins_of(counted(self.store, self._inside, state.files()))
+        plan = (
+            write(self.store, self._inside, bins, state.adds, self._surroundings) if bins else None
+        )
+        text = plan.text if plan else delta_log.encode_version("COPY", self._now_ms(), [])
+        self._held = None
+        return self._log.put(version, text)
+
+    def refresh_checkpoint(self) -> None:
+        self._store_delta_checkpoint(self._open_own())
+
+    def verify(self, progress: Progress) -> TableCheck | None:
+        return DeltaCheck(self.store, self._prefix, self._inside, self._check_ours, progress).run()
 
     def maintain(self, table: GroupsState, grace_ms: int) -> Upkeep:
         if not self._exists():
             return Upkeep(-1)
         state, (removed, added) = self._compact()
-        floor = state.version - LOGS_KEPT
-        old = [info.name for info in self.store.list(self._name(LOG)) if _number(info.name) < floor]
-        self.store.delete(sorted(old))
+        self._drop_logs(state.version)
         gone = self._drop_unnamed(max(grace_ms, SHORTEST_VACUUM_MS))
         self.store_checkpoint(table)
         return Upkeep(state.version, removed, added, gone)
@@ -590,7 +539,7 @@ class DeltaOffsets(HeartbeatFiles):
         # Opened after the look: whoever wrote one of them did so for the version after this one
         # at the latest.
         state = self._open_own()
-        version, now_ms = state.version, _now_ms()
+        version, now_ms = state.version, self._now_ms()
         live = {self._inside(path).rpartition("/")[2] for path in state.adds}
         noted = self._unnamed()
         seen = {name: noted.get(name, (version, now_ms)) for name in sorted(there - live)}
@@ -599,7 +548,7 @@ class DeltaOffsets(HeartbeatFiles):
             for name, (at, at_ms) in seen.items()
             if at < version and now_ms - at_ms >= courtesy_ms
         }
-        self.store.delete([self._name(name) for name in sorted(gone)])
+        self.store.delete([f"{self._prefix}{name}" for name in sorted(gone)])
         self._note_unnamed(noted, {name: seen[name] for name in seen.keys() - gone})
         return len(gone)
 
@@ -612,43 +561,30 @@ class DeltaOffsets(HeartbeatFiles):
     def _note_unnamed(self, noted: Seen, left: Seen) -> None:
         if left != noted:
             text = strict_json.dumps(dict(sorted(left.items())))
-            self.store.put(self._name(UNNAMED), text, durable=False)
+            self.store.put(f"{self._prefix}{UNNAMED}", text, durable=False)
 
     def _unnamed(self) -> Seen:
         """Files that an earlier round saw, with the version and the time of it. A lost note
         costs time only."""
-        what = self._name(UNNAMED)
+        what = f"{self._prefix}{UNNAMED}"
         data = self.store.get(what, 0, MOST_LOG_BYTES + 1)
         try:
             return from_json(_UNNAMED_FILES, data or b"{}", what, MOST_LOG_BYTES)
         except OffsetLogError:
             return {}
 
-    def close(self) -> None:
-        self._held = None
+
+COLUMNS = delta_log.column_types(facts_arrow.SCHEMA)
 
 
-COLUMNS = delta_log.column_types(fact_rows.SCHEMA)
-
-
-def _newest(footer: Any) -> int:
+def _newest(file: ParquetReader) -> int:
     """The newest version in a file, as its statistics have it; without them it may be any."""
-    newest = -1
-    for group in range(footer.num_row_groups):
-        row_group = footer.row_group(group)
-        for column in range(row_group.num_columns):
-            about = row_group.column(column)
-            if about.path_in_schema == "version":
-                known = about.statistics is not None and about.statistics.has_min_max
-                newest = max(newest, about.statistics.max if known else 2**63)
-    return newest
+    groups = range(file.metadata.num_row_groups)
+    newest = [file.greatest(group, "version") for group in groups]
+    return max([2**63 if version is None else version for version in newest], default=-1)
 
 
 def _number(name: str) -> int:
     """The version in a log file's name; files without one are nobody's to delete."""
     digits = name.rpartition("/")[2].partition(".")[0]
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) == 20 else 2**62
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

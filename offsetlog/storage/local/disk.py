@@ -23,7 +23,8 @@ import os
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from offsetlog.errors import (
     InvalidRequestError,
@@ -31,6 +32,7 @@ from offsetlog.errors import (
     StorageError,
     UnsafeFilesystemError,
 )
+from offsetlog.redact import Redactor
 from offsetlog.storage import faults
 from offsetlog.storage.local.files import (
     FOLDER,
@@ -39,6 +41,7 @@ from offsetlog.storage.local.files import (
     NO_TMPFILE,
     READ,
     TMPFILE,
+    WRITE,
     Folder,
     NamedTemporary,
     Temporary,
@@ -51,7 +54,7 @@ from offsetlog.storage.local.files import (
     remove,
     step,
     symlink_error,
-    sync_above,
+    sync_folder,
 )
 from offsetlog.storage.paths import (
     TEMPORARY,
@@ -60,10 +63,8 @@ from offsetlog.storage.paths import (
     join,
     split,
 )
-from offsetlog.storage.redact import Redactor
 from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
-T = TypeVar("T")
 _KEPT_FOLDERS = 64
 
 
@@ -87,9 +88,8 @@ class _LocalOffer(Offer):
                     temporary = store._temporary(folder_name, self._data, self.check)
                     self._temporary = temporary
                 # Writing took its time: only now is it asked where the name leads.
-                folder = store._current(folder_name, writable=True)
-                if folder is None:
-                    folder = store._make(folder_name, self.check)
+                folder = store._folder(folder_name, True, self.check)
+                assert folder is not None
                 if self.check is not None:
                     # What is true of the name now is true of the folder that is open, and the
                     # link goes there: once that folder is removed nothing can be linked into it.
@@ -124,22 +124,6 @@ class _LocalOffer(Offer):
         if self._temporary is not None:
             self._temporary.close()
             self._temporary = None
-
-
-class _Errors:
-    """Lets only errors of ours out of a ``with`` block."""
-
-    __slots__ = ("_doing", "_name", "_store")
-
-    def __init__(self, store: LocalStore, doing: str, name: str) -> None:
-        self._store, self._doing, self._name = store, doing, name
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise self._store._error(error, self._doing, self._name) from None
 
 
 class LocalStore(Store):
@@ -177,8 +161,9 @@ class LocalStore(Store):
 
     def put(self, name: str, data: bytes | memoryview, durable: bool = True) -> None:
         folder_name, last = split(name)
-        with _Errors(self, "write", name):
-            folder = self._current(folder_name, writable=True) or self._make(folder_name)
+        with self._errors("write", name):
+            folder = self._folder(folder_name, create=True)
+            assert folder is not None
             temporary = NamedTemporary(folder, data, durable)
             try:
                 temporary.rename(last)
@@ -190,7 +175,7 @@ class LocalStore(Store):
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
             folder_name, last = split(name)
-            with _Errors(self, "delete", name):
+            with self._errors("delete", name):
                 folder = self._folder(folder_name)
                 if folder is not None:
                     remove(last, folder)
@@ -202,7 +187,7 @@ class LocalStore(Store):
             self.delete([info.name for info in self.list("")])
             return
         parent_name, last = split(folder)
-        with _Errors(self, "delete", folder):
+        with self._errors("delete", folder):
             parent = self._folder(parent_name)
             if parent is None or self._folder(folder) is None:
                 return
@@ -221,7 +206,7 @@ class LocalStore(Store):
 
     def remove_folder(self, folder: str) -> bool:
         parent_name, last = split(folder)
-        with _Errors(self, "delete", folder):
+        with self._errors("delete", folder):
             parent = self._folder(parent_name)
             if parent is None:
                 return True
@@ -247,23 +232,26 @@ class LocalStore(Store):
         return os.path.join(self._root, folder) if folder else self._root
 
     def settle(self, folder: str) -> None:
-        with _Errors(self, "sync", check_folder(folder)):
+        with self._errors("sync", check_folder(folder)):
             opened = self._folder(folder)
             if opened is not None:
                 os.fsync(opened.fd)
 
     def sync(self, name: str) -> None:
-        with _Errors(self, "sync", name):
-            fd = self._open(*split(name))
-            if fd is not None:
-                try:
-                    os.fsync(fd)
-                finally:
-                    os.close(fd)
+        folder_name, last = split(name)
+        with self._errors("sync", name), suppress(FileNotFoundError):
+            folder = self._folder(folder_name)
+            if folder is None:
+                return
+            fd = os.open(last, READ, dir_fd=folder.fd)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
 
     def sweep(self, folder: str, before_ms: int) -> int:
         removed = 0
-        with _Errors(self, "delete", check_folder(folder)):
+        with self._errors("delete", check_folder(folder)):
             opened = self._folder(folder)
             for last, status in entries(opened) if opened else ():
                 old = status.st_mtime_ns // 1_000_000 < before_ms
@@ -273,23 +261,20 @@ class LocalStore(Store):
 
     # -- reading
 
-    def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
-        return self._read(read_range, name, start, end)
-
-    def view(
-        self, name: str, start: int | None = None, end: int | None = None
-    ) -> memoryview | None:
-        return self._read(read_view, name, start, end)
-
-    def _read(
-        self, read: Callable[[int, int, int], T], name: str, start: int | None, end: int | None
-    ) -> T | None:
+    def get(
+        self,
+        name: str,
+        start: int | None = None,
+        end: int | None = None,
+        read: Callable[[int, int, int], Any] = read_range,
+    ) -> Any:
         folder_name, last = split(name)
         check_range(start, end)
         try:
-            fd = self._open(folder_name, last)
-            if fd is None:
+            folder = self._folder(folder_name)
+            if folder is None:
                 return None
+            fd = os.open(last, READ, dir_fd=folder.fd)
             try:
                 status = os.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
@@ -299,12 +284,19 @@ class LocalStore(Store):
                 return read(fd, first, size if end is None else min(end, size))
             finally:
                 os.close(fd)
+        except FileNotFoundError:
+            return None
         except OSError as error:
             raise self._error(error, "read", name) from None
 
+    def view(
+        self, name: str, start: int | None = None, end: int | None = None
+    ) -> memoryview | None:
+        return self.get(name, start, end, read_view)  # type: ignore[no-any-return]
+
     def info(self, name: str) -> FileInfo | None:
         folder_name, last = split(name)
-        with _Errors(self, "look at", name):
+        with self._errors("look at", name):
             folder = self._folder(folder_name)
             if folder is None:
                 return None
@@ -328,7 +320,7 @@ class LocalStore(Store):
         return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
     def list(self, folder: str) -> Iterator[FileInfo]:
-        with _Errors(self, "list", check_folder(folder)):
+        with self._errors("list", check_folder(folder)):
             opened = self._folder(folder)
             for last, status in entries(opened) if opened else ():
                 if stat.S_ISREG(status.st_mode) and not last.startswith(TEMPORARY):
@@ -336,7 +328,7 @@ class LocalStore(Store):
                     yield FileInfo(join(folder, last), status.st_size, modified)
 
     def folders(self, folder: str) -> Iterator[str]:
-        with _Errors(self, "list", check_folder(folder)):
+        with self._errors("list", check_folder(folder)):
             opened = self._folder(folder)
             for last, status in entries(opened) if opened else ():
                 if stat.S_ISDIR(status.st_mode):
@@ -348,53 +340,31 @@ class LocalStore(Store):
 
     # -- folders
 
-    def _open(self, folder_name: str, last: str) -> int | None:
-        folder = self._folder(folder_name)
-        if folder is None:
-            return None
-        try:
-            return os.open(last, READ, dir_fd=folder.fd)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            if error.errno in (errno.ELOOP, errno.EMLINK):
-                raise symlink_error(join(folder_name, last)) from None
-            raise
-
-    def _folder(self, folder: str) -> Folder | None:
-        """The folder as it is now, open; None if there is none."""
-        return self._current(folder) or self._walk(folder, create=False)
-
-    def _make(self, folder: str, check: Callable[[], None] | None = None) -> Folder:
-        """The folder, made where it is not there, with its name and those above it durable.
-        ``check`` may object before anything is made."""
-        if check is not None:
-            check()
-        made = self._walk(folder, create=True)
-        assert made is not None
-        return made
-
-    def _current(self, folder: str, writable: bool = False) -> Folder | None:
-        """The folder if it is open, and still what its path names. ``writable``: its name and
-        those above it were made durable as well."""
+    def _folder(
+        self, folder: str, create: bool = False, check: Callable[[], None] | None = None
+    ) -> Folder | None:
+        """The folder as it is now, open; None if there is none. ``create``: it is made where it is
+        not there, with its name and those above it durable, unless ``check`` objects."""
         known = self._known.get(folder)
-        if known is None:
-            return None
-        path = self._root
-        try:
-            now = os.stat(path)
-            for part in folder.split("/") if folder else ():
-                path = f"{path}/{part}"
-                now = os.lstat(path)
-                if stat.S_ISLNK(now.st_mode):
-                    break
-            else:
-                if known.identity == (now.st_dev, now.st_ino):
-                    return known if known.durable or not writable else None
-        except OSError:
-            pass
-        self._forget(folder)
-        return None
+        if known is not None:
+            path = self._root
+            try:
+                now = os.stat(path)
+                for part in folder.split("/") if folder else ():
+                    path = f"{path}/{part}"
+                    now = os.lstat(path)
+                    if stat.S_ISLNK(now.st_mode):
+                        break
+                else:
+                    is_same = known.identity == (now.st_dev, now.st_ino)
+                    if is_same and (known.durable or not create):
+                        return known
+            except OSError:
+                pass
+            self._forget(folder)
+        if create and check is not None:
+            check()
+        return self._walk(folder, create)
 
     def _walk(self, folder: str, create: bool) -> Folder | None:
         if create and self._mark is None:
@@ -433,7 +403,7 @@ class LocalStore(Store):
         check(content)
         if root is None:
             raise StorageError(f"{self.url} is not there any more.", "Mount its disk again.")
-        sync_above(self._root)
+        sync_folder(os.path.dirname(self._root))
         self._proven = root
 
     def _forget(self, folder: str) -> None:
@@ -448,23 +418,37 @@ class LocalStore(Store):
     ) -> Temporary:
         """A file with these bytes, durable, in this folder. One without a name may lie in any
         folder that is open: whether that is still the right one is seen before it is linked."""
-        if self._unnamed:
-            folder = self._known.get(folder_name) or self._make(folder_name, check)
+        folder = self._known.get(folder_name)
+        for again in (True, False):
+            if not self._unnamed:
+                break
+            folder = folder or self._folder(folder_name, True, check)
+            assert folder is not None
             try:
-                return Temporary(folder, data)
+                return Temporary(os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd), data)
             except OSError as error:
                 if error.errno in NO_TMPFILE:
                     self._unnamed = False
-                elif self._current(folder_name) is folder:
+                elif not again or self._folder(folder_name) is folder:
                     raise
-                else:  # The open folder was removed.
-                    return Temporary(self._make(folder_name, check), data)
-        folder = self._current(folder_name, writable=True) or self._make(folder_name, check)
+            folder = None  # It was removed.
+        folder = self._folder(folder_name, True, check)
+        assert folder is not None
         return NamedTemporary(folder, data)
 
     # -- errors
 
+    @contextmanager
+    def _errors(self, doing: str, name: str) -> Iterator[None]:
+        """Lets only errors of ours out of a ``with`` block."""
+        try:
+            yield
+        except OSError as error:
+            raise self._error(error, doing, name) from None
+
     def _error(self, error: OSError, doing: str, name: str) -> OffsetLogError:
+        if doing in ("read", "sync") and error.errno in (errno.ELOOP, errno.EMLINK):
+            return symlink_error(name)
         return faults.storage_error(faults.of_exception(error), doing, name, self.url, self._redact)
 
     def _no_link(self, error: OSError, name: str) -> Exception:

@@ -41,8 +41,9 @@ class Folder:
         self.identity = (status.st_dev, status.st_ino)
         self.durable = False
 
-    def __del__(self) -> None:
-        os.close(self.fd)
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        # Bound here: when a program ends, the names of this module may be gone before a folder.
+        close(self.fd)
 
 
 class Temporary:
@@ -51,12 +52,8 @@ class Temporary:
     __slots__ = ("fd",)
     name: str | None = None
 
-    def __init__(self, folder: Folder, data: bytes | memoryview) -> None:
-        self.fd = -1
-        self.fd = os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd)
-        self._fill(data, durable=True)
-
-    def _fill(self, data: bytes | memoryview, durable: bool) -> None:
+    def __init__(self, fd: int, data: bytes | memoryview, durable: bool = True) -> None:
+        self.fd = fd
         try:
             rest = memoryview(data)
             while len(rest):
@@ -87,9 +84,9 @@ class NamedTemporary(Temporary):
     def __init__(self, folder: Folder, data: bytes | memoryview, durable: bool = True) -> None:
         self.fd, self.name = -1, None
         name, flags = temporary_name(), WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW
-        self.fd = os.open(name, flags, 0o666, dir_fd=folder.fd)
+        fd = os.open(name, flags, 0o666, dir_fd=folder.fd)
         self.folder, self.name = folder, name
-        self._fill(data, durable)
+        super().__init__(fd, data, durable)
 
     def link(self, folder: Folder, last: str) -> None:
         assert self.name is not None
@@ -178,15 +175,11 @@ def make_root(root: str) -> None:
             if not os.path.isdir(folder):
                 raise NotADirectoryError(errno.ENOTDIR, "not a folder", folder) from None
     for folder in {os.path.dirname(root), *map(os.path.dirname, missing)}:
-        _sync_folder(folder)
+        sync_folder(folder)
 
 
-def sync_above(root: str) -> None:
-    """Make the name of a root durable, whoever made it."""
-    _sync_folder(os.path.dirname(root))
-
-
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
+    """Make the names in a folder durable, whoever made them."""
     try:
         above = Folder(os.open(folder, FOLDER))
     except PermissionError:

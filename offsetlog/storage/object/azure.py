@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from offsetlog.filesystems import AZURE
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind, NoAnswer
 from offsetlog.storage.object.base import ListingPage, ObjectStore
@@ -21,12 +22,6 @@ from offsetlog.storage.store import FileInfo
 
 _DELETES_AT_ONCE = 16
 _PARTS_AT_ONCE = 4
-
-_CREDENTIALS = (
-    "Give account_name= with account_key=, sas_token= or connection_string= (or set "
-    "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY), or log in with az; the account "
-    "needs the role Storage Blob Data Contributor."
-)
 
 
 def judge(error: BaseException) -> Fault:
@@ -42,11 +37,11 @@ def judge(error: BaseException) -> Fault:
         return Fault(FaultKind.MISSING, "there is no such file")
     name = type(error).__name__
     if status in (401, 403) or name in ("ClientAuthenticationError", "CredentialUnavailableError"):
-        return Fault(FaultKind.REFUSED, f"access denied ({text})", _CREDENTIALS, False)
+        return Fault(FaultKind.REFUSED, f"access denied ({text})", AZURE.credentials, False)
     if status in (400, 405, 411, 413):
         return Fault(FaultKind.REFUSED, text, "", False)
     if isinstance(error, (ValueError, TypeError)):
-        return Fault(FaultKind.REFUSED, text, _CREDENTIALS, False)
+        return Fault(FaultKind.REFUSED, text, AZURE.credentials, False)
     return faults.of_exception(error)
 
 

@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any
 
 from offsetlog.errors import OffsetLogError
+from offsetlog.filesystems import GCS
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind, NoAnswer
 from offsetlog.storage.object.base import ListingPage, ObjectStore, cut, range_header
@@ -27,10 +28,6 @@ _DELETES_AT_ONCE = 16
 _FIRST_PAUSE = 1.0
 """gcsfs waits at least so many seconds before it repeats a request."""
 
-_CREDENTIALS = (
-    "Set GOOGLE_APPLICATION_CREDENTIALS or log in with gcloud, or give token=; "
-    "the account needs the role Storage Object User."
-)
 
 # Without a handler of its own gcsfs would print each refusal with its traceback.
 logging.getLogger("gcsfs").addHandler(logging.NullHandler())
@@ -47,9 +44,9 @@ def judge(error: BaseException) -> Fault:
             FaultKind.MISSING, "there is no such file or bucket", "Check the bucket's name."
         )
     if status in (401, 403) or text.startswith("OSError: Forbidden"):
-        return Fault(FaultKind.REFUSED, f"access denied ({text})", _CREDENTIALS, False)
+        return Fault(FaultKind.REFUSED, f"access denied ({text})", GCS.credentials, False)
     if type(error).__name__ in ("DefaultCredentialsError", "RefreshError", "GoogleAuthError"):
-        return Fault(FaultKind.REFUSED, text, _CREDENTIALS, False)
+        return Fault(FaultKind.REFUSED, text, GCS.credentials, False)
     if status in (400, 405, 411, 413, 416) or isinstance(error, ValueError):
         return Fault(FaultKind.REFUSED, text, "", False)
     return faults.of_exception(error)

@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from offsetlog.filesystems import S3
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind, NoAnswer
 from offsetlog.storage.object.base import ListingPage, ObjectStore, cut, range_header
@@ -24,9 +25,6 @@ _PART = 16 << 20
 _PARTS_AT_ONCE = 4
 _READ_TRIES = 3
 
-_CREDENTIALS = (
-    "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY or a profile, or give key= and secret=."
-)
 _RIGHTS = (
     "Allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket; without the last one, "
     "S3 answers so for any file that is not there."
@@ -38,8 +36,8 @@ _REFUSALS = {
         "access denied",
         _RIGHTS,
     ),
-    "InvalidAccessKeyId": ("the access key is not known", _CREDENTIALS),
-    "SignatureDoesNotMatch": ("the secret key is wrong", _CREDENTIALS),
+    "InvalidAccessKeyId": ("the access key is not known", S3.credentials),
+    "SignatureDoesNotMatch": ("the secret key is wrong", S3.credentials),
     "ExpiredToken": ("the session token has expired", "Get a new one."),
     "InvalidToken": ("the session token is not valid", "Get a new one."),
     "EntityTooLarge": ("the file is too large for one request", ""),
@@ -54,7 +52,7 @@ def judge(error: BaseException) -> Fault:
         return _of_response(response)
     name = type(error).__name__
     if name in ("NoCredentialsError", "PartialCredentialsError", "CredentialRetrievalError"):
-        return Fault(FaultKind.REFUSED, "there are no complete credentials", _CREDENTIALS, False)
+        return Fault(FaultKind.REFUSED, "there are no complete credentials", S3.credentials, False)
     if name in ("ProfileNotFound", "NoRegionError", "ParamValidationError", "InvalidRegionError"):
         return Fault(FaultKind.REFUSED, faults.words(error), "", False)
     if isinstance(error, ValueError):

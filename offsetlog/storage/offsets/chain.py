@@ -9,29 +9,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
 
 from offsetlog.core import strict_json
 from offsetlog.core.decode import default, field, from_json, from_value, integer, plain, string
 from offsetlog.core.group.facts import Fact
-from offsetlog.core.group.state import EMPTY, GroupsState
-from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
-from offsetlog.format import facts_arrow as fact_rows
-from offsetlog.storage.offsets.port import (
-    ROOT_KEY,
-    STATE_FILE,
-    HeartbeatFiles,
-    RootId,
-    TableNews,
-    Upkeep,
-)
-from offsetlog.storage.store import PutResult, Store
+from offsetlog.core.group.state import GroupsState
+from offsetlog.errors import CorruptLogError
+from offsetlog.format import facts_arrow
+from offsetlog.storage.offsets.check import Progress, TableCheck
+from offsetlog.storage.offsets.check_chain import check_chain
+from offsetlog.storage.offsets.port import ROOT_KEY, OffsetsPort, TableNews, TableRows, Upkeep
+from offsetlog.storage.store import PutResult
 
 FORMAT = 1
 BUCKET = 10_000
 OWNER = "_root.json"
 """Whose a table is whose entry 0 does not say it; made once, by put-if-absent."""
-
 
 _FORMAT = field("format", integer())
 _TABLE = field("table", string())
@@ -39,35 +36,23 @@ _ROOT = field(ROOT_KEY, string())
 _ROOT_IF_NAMED = field(ROOT_KEY, default(string(), ""))
 
 
-class ChainOffsets(HeartbeatFiles):
-    def __init__(self, store: Store, folder: str, root_id: RootId | None = None) -> None:
-        super().__init__(store, folder, root_id)
-        self._id = ""
-
+class ChainOffsets(OffsetsPort):
     def _entry(self, version: int) -> str:
-        return self._name(f"_log/{version // BUCKET:016d}/{version:020d}.json")
-
-    # --- the table itself ------------------------------------------------------------------
+        return f"{self._prefix}_log/{version // BUCKET:016d}/{version:020d}.json"
 
     def create(self) -> None:
         if self._table_id():
             return
-        self._refuse_strangers()
+        self._check_place()
         # The name of the entry is what decides: the id only tells tables apart.
-        told: dict[str, object] = {"format": FORMAT, "table": uuid.uuid4().hex}
+        first: dict[str, object] = {"format": FORMAT, "table": uuid.uuid4().hex}
         if self._root_id is not None:
-            told[ROOT_KEY] = self._root_id()
-        self._put_once(self._entry(0), strict_json.dumps(told))
+            first[ROOT_KEY] = self._root_id()
+        self._put_once(self._entry(0), strict_json.dumps(first))
 
-    def _refuse_strangers(self) -> None:
-        strangers = [f for f in self.store.folders(self.folder) if f[:1] != "_"]
-        files = [info.name for info in self.store.list(self.folder)]
-        if self.folder and (strangers or files):
-            what = (strangers or files)[0].rpartition("/")[2]
-            raise InvalidRequestError(
-                f"{self.url} holds {what!r} and is no offsets table.",
-                "Choose an empty place for it with the setting offsets.table.",
-            )
+    def _check_place(self) -> None:
+        if self.folder and not self._table_id():
+            self._refuse_strangers("offsets table", lambda name: name[:1] == "_")
 
     def _table_id(self) -> str:
         if not self._id:
@@ -75,30 +60,28 @@ class ChainOffsets(HeartbeatFiles):
             data = self.store.get(name, 0, 65_537)
             if data is None:
                 return ""
-            told = from_json(plain, data, name, 65_536)
-            version = from_value(_FORMAT, told, name)
+            first = from_json(plain, data, name, 65_536)
+            version = from_value(_FORMAT, first, name)
             if version > FORMAT:
                 raise CorruptLogError(
                     f"{self.url} is of format {version}; this library knows {FORMAT}.",
                     "Upgrade offsetlog.",
                 )
-            self._root = from_value(_ROOT_IF_NAMED, told, name) or self._owner()
+            self._root = from_value(_ROOT_IF_NAMED, first, name) or self._owner()
             self._check_root()
-            self._id = from_value(_TABLE, told, name)
+            self._id = from_value(_TABLE, first, name)
         return self._id
 
     def _owner(self) -> str:
         """The log that took a table which is older than the rule; none where nobody did yet."""
-        name = self._name(OWNER)
+        name = f"{self._prefix}{OWNER}"
         data = self.store.get(name, 0, 65_537)
-        if data is None:
-            return ""
-        return from_json(_ROOT, data, name, 65_536)
+        return "" if data is None else from_json(_ROOT, data, name, 65_536)
 
     def _adopt(self) -> None:
         if self._root or self._root_id is None:
             return
-        self._put_once(self._name(OWNER), strict_json.dumps({ROOT_KEY: self._root_id()}))
+        self._put_once(f"{self._prefix}{OWNER}", strict_json.dumps({ROOT_KEY: self._root_id()}))
         self._root = self._owner()
         self._check_root()
 
@@ -113,13 +96,13 @@ class ChainOffsets(HeartbeatFiles):
             if data is None:
                 return TableNews(version, tuple(facts))
             version += 1
-            found = fact_rows.decode_facts(data, name)
-            if any(fact.version != version for fact in found):
+            appended = facts_arrow.decode_facts(data, name)
+            if any(fact.version != version for fact in appended):
                 raise CorruptLogError(f"{name} holds facts of another version.")
-            facts += found
+            facts += appended
 
     def append(self, facts: Sequence[Fact], version: int) -> PutResult:
-        data = fact_rows.encode_facts(facts)
+        data = facts_arrow.encode_facts(facts)
         if self._table_id():
             self._adopt()
         name = self._entry(version)
@@ -129,32 +112,27 @@ class ChainOffsets(HeartbeatFiles):
         finally:
             offer.close()
 
-    # --- upkeep ----------------------------------------------------------------------------
+    def verify(self, progress: Progress) -> TableCheck | None:
+        return check_chain(self.store, self._prefix, self._entry, self._table_id, progress)
 
-    def checkpoint(self) -> GroupsState:
-        name = self._name(STATE_FILE)
-        data = self.store.get(name, 0, fact_rows.MOST_CHECKPOINT_BYTES + 1)
-        found = None if data is None else fact_rows.decode_checkpoint(data, name)
-        if found is None or found[0] != self._table_id():
-            return EMPTY
-        return found[1]
+    def rows(self) -> TableRows | None:
+        news = self.read(-1)
+        if news.version < 0:
+            return None
+        return TableRows(news.version, iter([facts_arrow.to_arrow(news.facts)]))
 
-    def store_checkpoint(self, table: GroupsState) -> None:
-        try:
-            data = fact_rows.encode_checkpoint(table, self._table_id())
-            if data is not None:
-                self.store.put(self._name(STATE_FILE), data, durable=False)
-        except OffsetLogError:
-            return  # A cache: whoever comes next folds a little more.
-
-    def tidy(self, version: int) -> None:
-        """Nothing piles up that costs an append anything."""
+    def begin_at(self, version: int, tables: Iterable[pa.Table]) -> None:
+        facts: defaultdict[int, list[Fact]] = defaultdict(list)
+        for table in tables:
+            for fact in facts_arrow.from_arrow(table, self.url):
+                facts[fact.version].append(fact)
+        self.create()
+        for at in range(1, version + 1):
+            together = sorted(set(facts[at]), key=lambda fact: fact.place)
+            self._put_once(self._entry(at), facts_arrow.encode_facts(together))
 
     def maintain(self, table: GroupsState, grace_ms: int) -> Upkeep:
         if table.version < 0:
             return Upkeep(-1)
         self.store_checkpoint(table)
         return Upkeep(table.version)
-
-    def close(self) -> None:
-        """The store belongs to the log."""

@@ -3,7 +3,7 @@
 Rules of this port:
 
 1. A version is a number; facts are appended at exactly one, and whoever appends there first
-   has it for ever. ``append`` answers ``Committed``, ``Conflict`` (the version is taken, by
+   has it forever. ``append`` answers ``Committed``, ``Conflict`` (the version is taken, by
    whomever) or ``Unknown`` (no answer came: it may be there, or may come to be).
 2. ``read(since)`` gives all facts after version ``since``, and the version up to which they
    are complete. It costs what is new, not what ever was.
@@ -17,12 +17,17 @@ Rules of this port:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
 
 from offsetlog.core.group.facts import Fact
-from offsetlog.core.group.state import GroupsState
-from offsetlog.errors import InvalidRequestError, StorageError
+from offsetlog.core.group.state import EMPTY, GroupsState
+from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
+from offsetlog.format import facts_arrow
+from offsetlog.storage.offsets.check import Progress, TableCheck
 from offsetlog.storage.store import PutResult, Store, Unknown
 
 HEARTBEATS = "_heartbeats"
@@ -32,7 +37,7 @@ CLOCK_FILE = "_state/clock.json"
 """Touched to read the storage's clock."""
 ROOT_KEY = "offsetlog.root"
 RootId = Callable[[], str]
-"""Tells the id of the log that asks; called when there is a table, or one is to be made."""
+"""Gives the id of the log that asks; called when there is a table, or one is to be made."""
 
 
 class TableNews(NamedTuple):
@@ -40,6 +45,27 @@ class TableNews(NamedTuple):
 
     version: int
     facts: tuple[Fact, ...]
+
+    @property
+    def anew(self) -> bool:
+        """Whether these are all facts there are, as somebody changed older rows of the table: what
+        was folded before is not its state any more."""
+        return False
+
+
+class AllFacts(TableNews):
+    """The facts of a table of which somebody changed older rows."""
+
+    @property
+    def anew(self) -> bool:
+        return True
+
+
+class TableRows(NamedTuple):
+    """All facts up to a version, as Arrow tables of a bounded size, in any order."""
+
+    version: int
+    tables: Iterator[pa.Table]
 
 
 class Upkeep(NamedTuple):
@@ -51,75 +77,96 @@ class Upkeep(NamedTuple):
     files_deleted: int = 0
 
 
-class OffsetsPort(Protocol):
-    url: str
-    """Where the table is, fit to be shown."""
-
-    is_local: bool
-
-    delta_address: str | None
-    """Where other readers of Delta find the table: a path or a URL; None where it is a chain."""
-
-    def create(self) -> None:
-        """Make the table, as version 0 without facts, if there is none."""
-
-    def read(self, since: int) -> TableNews:
-        """What is new since a version."""
-
-    def append(self, facts: Sequence[Fact], version: int) -> PutResult:
-        """Put facts at exactly this version, the one after the last that was read."""
-
-    def checkpoint(self) -> GroupsState:
-        """The newest stored state."""
-
-    def store_checkpoint(self, table: GroupsState) -> None:
-        """Store the state of a version; best effort."""
-
-    def tidy(self, version: int) -> None:
-        """A little upkeep, every so many versions, so that appends stay cheap."""
-
-    def maintain(self, table: GroupsState, grace_ms: int) -> Upkeep:
-        """All the upkeep there is. What is deleted is older than the grace period."""
-
-    def beat(self, member: str, text: str) -> None:
-        """Overwrite a member's heartbeat."""
-
-    def look_at_beat(self, member: str) -> str | None:
-        """A member's heartbeat as it is now; None if there is none."""
-
-    def list_beats(self) -> dict[str, str]:
-        """What a listing shows of all members' heartbeats: for each a text that changes when it
-        is overwritten, if not at once and not each time."""
-
-    def forget_beat(self, member: str) -> None:
-        """Delete a member's heartbeat."""
-
-    def beat_age_ms(self, member: str, now_ms: int) -> int | None:
-        """How old it is by the storage's clock; None if there is none."""
-
-    def storage_now(self) -> int | None:
-        """The storage's own clock: the time that it gives to a file written now."""
-
-    def close(self) -> None:
-        """Free what the port holds."""
-
-
-class HeartbeatFiles:
-    """Heartbeats on a store, and whose table it is: the same for both tables."""
+class OffsetsPort(ABC):
+    """An offsets table in a folder of a store; the two kinds of table derive from it."""
 
     delta_address: str | None = None
+    """Where other readers of Delta find the table: a path or a URL; None where it is a chain."""
 
     def __init__(self, store: Store, folder: str, root_id: RootId | None = None) -> None:
         self.store = store
         self.folder = folder
+        self.is_local = store.is_local
+        self.url = f"{store.url}/{folder}" if folder else store.url
+        """Where the table is, fit to be shown."""
+        self._prefix = f"{folder}/" if folder else ""
+        self._id = ""
+        """The table's own id, once it was seen."""
         self._root_id = root_id
         self._root = ""
         """The log that the table says it belongs to, as far as that was seen; may be none."""
-        self.is_local = store.is_local
-        self.url = f"{store.url}/{folder}" if folder else store.url
+        self._accepted_root = ""
+        """The log that was found to be this one."""
 
-    def _name(self, name: str) -> str:
-        return f"{self.folder}/{name}" if self.folder else name
+    @abstractmethod
+    def create(self) -> None:
+        """Make the table, as version 0 without facts, if there is none."""
+
+    @abstractmethod
+    def read(self, since: int) -> TableNews:
+        """What is new since a version."""
+
+    @abstractmethod
+    def append(self, facts: Sequence[Fact], version: int) -> PutResult:
+        """Put facts at exactly this version, the one after the last that was read."""
+
+    @abstractmethod
+    def _check_place(self) -> None:
+        """Refuse a place without a table that holds what is somebody's."""
+
+    @abstractmethod
+    def _table_id(self) -> str:
+        """The table's own id; empty where there is no table."""
+
+    # --- upkeep ----------------------------------------------------------------------------
+
+    def checkpoint(self) -> GroupsState:
+        """The newest stored state."""
+        name = f"{self._prefix}{STATE_FILE}"
+        data = self.store.get(name, 0, facts_arrow.MOST_CHECKPOINT_BYTES + 1)
+        stored = None if data is None else facts_arrow.decode_checkpoint(data, name)
+        if stored is None or not stored[0] or stored[0] != self._table_id():
+            return EMPTY  # Where there is one, it is of another table, which lay here before.
+        return stored[1]
+
+    def store_checkpoint(self, table: GroupsState) -> None:
+        """Store the state of a version; best effort."""
+        try:
+            data = facts_arrow.encode_checkpoint(table, self._table_id())
+            if data is not None:
+                self.store.put(f"{self._prefix}{STATE_FILE}", data, durable=False)
+        except OffsetLogError:
+            return  # A cache: the next reader folds a little more.
+
+    def tidy(self) -> None:  # noqa: B027
+        """A little upkeep, every so many versions, so that appends stay cheap."""
+
+    @abstractmethod
+    def maintain(self, table: GroupsState, grace_ms: int) -> Upkeep:
+        """All the upkeep there is. What is deleted is older than the grace period."""
+
+    @abstractmethod
+    def verify(self, progress: Progress) -> TableCheck | None:
+        """Look at all that is stored; None where there is no table. Nothing is repaired."""
+
+    # --- copying ---------------------------------------------------------------------------
+
+    @abstractmethod
+    def rows(self) -> TableRows | None:
+        """All facts there are; None where there is no table."""
+
+    @abstractmethod
+    def begin_at(self, version: int, tables: Iterable[pa.Table]) -> None:
+        """Make the table as of a version, with the facts of another one, where nobody writes."""
+
+    def skip(self, version: int) -> PutResult:
+        """Put a version without facts."""
+        return self.append((), version)
+
+    def refresh_checkpoint(self) -> None:  # noqa: B027
+        """Let a first look cost what is new, without a new version."""
+
+    # --- making ----------------------------------------------------------------------------
 
     def _put_once(self, name: str, text: bytes) -> None:
         """The file is there afterwards, whoever was first."""
@@ -135,9 +182,20 @@ class HeartbeatFiles:
             offer.close()
         raise StorageError(f"No answer came to the making of {self.url}: {error}")
 
+    def _refuse_strangers(self, kind: str, is_ours: Callable[[str], bool]) -> None:
+        """Refuse a folder that is no table and holds files, or folders that are not ours: they
+        are somebody's."""
+        strangers = [name for name in self.store.folders(self.folder) if not is_ours(name)]
+        strangers += [info.name for info in self.store.list(self.folder)]
+        if strangers:
+            raise InvalidRequestError(
+                f"{self.url} holds {strangers[0].rpartition('/')[2]!r} and is no {kind}.",
+                "Choose an empty place for the offsets table with the setting offsets.table.",
+            )
+
     def _check_root(self) -> None:
         """Refuse a table that is another log's."""
-        if not self._root or self._root_id is None:
+        if self._root in ("", self._accepted_root) or self._root_id is None:
             return
         ours = self._root_id()
         if self._root != ours:
@@ -147,32 +205,44 @@ class HeartbeatFiles:
                 "Positions of two logs can't be kept in one table: give each log an offsets "
                 "table of its own (offsets_table= of offsetlog.open).",
             )
+        self._accepted_root = ours
+
+    # --- heartbeats ------------------------------------------------------------------------
 
     def _beat_name(self, member: str) -> str:
-        return self._name(f"{HEARTBEATS}/{member}")
+        return f"{self._prefix}{HEARTBEATS}/{member}"
 
     def beat(self, member: str, text: str) -> None:
+        """Overwrite a member's heartbeat."""
+        if not self._id:
+            self._check_place()  # Nothing is left where no table may be.
         self.store.put(self._beat_name(member), text.encode(), durable=False)
 
     def look_at_beat(self, member: str) -> str | None:
+        """A member's heartbeat as it is now; None if there is none."""
         data = self.store.get(self._beat_name(member), 0, 256)
         return None if data is None else data.decode("utf-8", "replace")
 
     def list_beats(self) -> dict[str, str]:
+        """What a listing shows of all members' heartbeats: for each a text that changes when it
+        is overwritten, if not at once and not each time."""
         return {
             info.name.rpartition("/")[2]: f"{info.modified_ms} {info.size}"
-            for info in self.store.list(self._name(HEARTBEATS))
+            for info in self.store.list(f"{self._prefix}{HEARTBEATS}")
         }
 
     def forget_beat(self, member: str) -> None:
+        """Delete a member's heartbeat."""
         self.store.delete([self._beat_name(member)])
 
     def beat_age_ms(self, member: str, now_ms: int) -> int | None:
+        """How old it is by the storage's clock; None if there is none."""
         info = self.store.info(self._beat_name(member))
         return None if info is None else now_ms - info.modified_ms
 
     def storage_now(self) -> int | None:
-        name = self._name(CLOCK_FILE)
+        """The storage's own clock: the time that it gives to a file written now."""
+        name = f"{self._prefix}{CLOCK_FILE}"
         self.store.put(name, b'{"touched":true}', durable=False)
         info = self.store.info(name)
         return None if info is None else info.modified_ms

@@ -15,11 +15,11 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from offsetlog.filesystems import SFTP
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind
 from offsetlog.storage.shared.disk import DirectoryEntry, SharedDiskStore
 
-_CREDENTIALS = "Give username= with password= or key_filename=, or use an SSH agent."
 _CONNECT_SECONDS = 15
 _WAIT_SECONDS = 60
 _PIPELINE_ABOVE = 32 << 10
@@ -37,7 +37,7 @@ def judge(error: BaseException) -> Fault:
     text = faults.words(error)
     if name in ("AuthenticationException", "PasswordRequiredException", "BadAuthenticationType"):
         return Fault(
-            FaultKind.REFUSED, f"the server refused the login ({text})", _CREDENTIALS, False
+            FaultKind.REFUSED, f"the server refused the login ({text})", SFTP.credentials, False
         )
     if name == "BadHostKeyException":
         return Fault(FaultKind.REFUSED, text, "Check the server's key in known_hosts.", False)

@@ -7,6 +7,8 @@
    refuse that for a moment: a few tries, a bounded time.
 4. Links and junctions are told by their reparse tags. A server that follows links by itself
    shows none: that is for its administrator to switch off (Samba: ``follow symlinks = no``).
+5. Every wait is bounded, by a minute unless ``timeout`` is longer: Samba itself waits for the
+   other end of a pipe that somebody left at a name.
 """
 
 from __future__ import annotations
@@ -16,18 +18,22 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from offsetlog.errors import UnsafeFilesystemError
+from offsetlog.filesystems import SMB
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind
 from offsetlog.storage.shared.disk import DirectoryEntry, SharedDiskStore
 
-_CREDENTIALS = "Give username= and password=, or smb://user:password@host/share/path."
 _TRIES = 6
 _CONNECT_TRIES = 3
 _CONNECT_SECONDS = 15
 _CONNECT_PAUSE = 0.5
+_LOGIN_SECONDS = 20
+_WAIT_SECONDS = 60
 _FIRST_PAUSE = 0.01
 _NO_LINKS = {0xC00000BB, 0xC0000003, 0xC0000002, 0xC0000010}
 """NT's words for: not supported, no such class, not implemented, no such request."""
@@ -44,7 +50,7 @@ def judge(error: BaseException) -> Fault:
     text = faults.words(error)
     if name in ("LogonFailure", "SMBAuthenticationError", "AccountRestriction"):
         return Fault(
-            FaultKind.REFUSED, f"the server refused the login ({text})", _CREDENTIALS, False
+            FaultKind.REFUSED, f"the server refused the login ({text})", SMB.credentials, False
         )
     if name == "BadNetworkName":
         return Fault(FaultKind.REFUSED, "the server has no such share", "Check the URL.", False)
@@ -55,16 +61,37 @@ def judge(error: BaseException) -> Fault:
     return faults.of_exception(error)
 
 
+class _Connections(dict[str, Any]):
+    """The client's cache of connections. It puts one here before it logs in, and that wait has no
+    end of its own."""
+
+    def __setitem__(self, host: str, connection: Any) -> None:
+        super().__setitem__(host, connection)
+        self.bound(_LOGIN_SECONDS)
+
+    def bound(self, seconds: float) -> None:
+        for connection in self.values():
+            receive = type(connection).receive
+            connection.receive = partial(receive, connection, timeout=seconds)
+
+    def drop(self) -> None:
+        """Forget connections on which nobody logged in."""
+        for connection in self.values():
+            with suppress(Exception):
+                connection.disconnect(False)
+        self.clear()
+
+
 class _Session(NamedTuple):
     host: str
     port: int
-    connections: dict[str, Any]
+    connections: _Connections
 
 
 def _connect(asked: Any) -> _Session:
     import smbclient
 
-    session = _Session(asked.host, asked._port, {})
+    session = _Session(asked.host, asked._port, _Connections())
     for tries_left in reversed(range(_CONNECT_TRIES)):
         try:
             smbclient.register_session(
@@ -78,9 +105,11 @@ def _connect(asked: Any) -> _Session:
             )
             break
         except Exception as error:
+            session.connections.drop()
             if not tries_left or judge(error).kind is not FaultKind.OPEN:
                 raise
             time.sleep(_CONNECT_PAUSE)
+    session.connections.bound(max(_WAIT_SECONDS, asked.timeout))
     return session
 
 
