@@ -17,39 +17,57 @@ if TYPE_CHECKING:
         TopicAtPlanning,
         append_shares,
         facts_of,
+        may_be_again,
         records_in,
+        share_of,
     )
     from offsetlog.engine.append.record_checks import check_headers
     from offsetlog.engine.append.writer import Receipt, Sender
-    from offsetlog.engine.group.commit_thread import CommitThread
+    from offsetlog.engine.group.commit_queue import CommitThread
     from offsetlog.engine.group.lag import lag_of
     from offsetlog.engine.topic.chain import FolderTakenError
     from offsetlog.engine.topic.open_topic import OpenTopic
     from offsetlog.engine.topic.reader import FetchedBatch
+    from offsetlog.engine.upkeep.maintenance import (
+        GRACE_MS,
+        Maintained,
+        Maintenance,
+        Rewritten,
+    )
     from offsetlog.format import facts_arrow, record_schema
+    from offsetlog.format.names import topic_folder
+    from offsetlog.redact import safe_url
+    from offsetlog.storage.faults import disk_failures
     from offsetlog.storage.open import parse_option, refuse_one_slash
-    from offsetlog.storage.redact import safe_url
 
 __all__ = [
     "CommitThread",
     "FetchedBatch",
     "FolderTakenError",
+    "GRACE_MS",
+    "Maintained",
+    "Maintenance",
     "OpenTopic",
     "Receipt",
+    "Rewritten",
     "Sender",
     "TaskShare",
     "TaskStage",
     "TopicAtPlanning",
     "append_shares",
     "check_headers",
+    "disk_failures",
     "facts_arrow",
     "facts_of",
     "lag_of",
+    "may_be_again",
     "parse_option",
     "record_schema",
     "records_in",
     "refuse_one_slash",
     "safe_url",
+    "share_of",
+    "topic_folder",
 ]
 
 _HOMES = {
@@ -59,18 +77,28 @@ _HOMES = {
         "TopicAtPlanning",
         "append_shares",
         "facts_of",
+        "may_be_again",
         "records_in",
+        "share_of",
     ),
     "offsetlog.engine.append.record_checks": ("check_headers",),
     "offsetlog.engine.append.writer": ("Receipt", "Sender"),
-    "offsetlog.engine.group.commit_thread": ("CommitThread",),
+    "offsetlog.engine.group.commit_queue": ("CommitThread",),
     "offsetlog.engine.group.lag": ("lag_of",),
     "offsetlog.engine.topic.chain": ("FolderTakenError",),
     "offsetlog.engine.topic.open_topic": ("OpenTopic",),
     "offsetlog.engine.topic.reader": ("FetchedBatch",),
+    "offsetlog.engine.upkeep.maintenance": (
+        "GRACE_MS",
+        "Maintained",
+        "Maintenance",
+        "Rewritten",
+    ),
     "offsetlog.format": ("facts_arrow", "record_schema"),
+    "offsetlog.format.names": ("topic_folder",),
+    "offsetlog.storage.faults": ("disk_failures",),
     "offsetlog.storage.open": ("parse_option", "refuse_one_slash"),
-    "offsetlog.storage.redact": ("safe_url",),
+    "offsetlog.redact": ("safe_url",),
 }
 
 

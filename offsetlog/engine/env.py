@@ -33,7 +33,8 @@ class Limits(NamedTuple):
     """Up to so many bytes of rows travel in the entry; more go to segments."""
     row_group_records: int = record_schema.ROW_GROUP_RECORDS
     recent_bytes: int = 32 * 1024 * 1024
-    """Of the newest entries that a topic keeps, so that reading what was just folded is free."""
+    """What the newest entries of all topics of a log may take in memory, so that reading what was
+    just folded is free."""
     window: int = 16
     """The most names that are asked for at once while catching up."""
     leaves_kept: int = 8

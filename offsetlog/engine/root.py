@@ -10,18 +10,18 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import socket
 
 from offsetlog.engine.env import Env
 from offsetlog.errors import InvalidRequestError, StorageError
 from offsetlog.format import names, root_file
+from offsetlog.logs import get_logger
 from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
 from offsetlog.storage.probe import probe_store
 from offsetlog.storage.store import Committed, Conflict, Store
 
 TRIES = 5
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Root:
@@ -32,6 +32,8 @@ class Root:
         self._env = env
         self._id: str | None = None
         self._keeps = False
+        self.is_fixed = store.stays
+        """Whether the address means the same place for as long as the process lives."""
         self._seen: bytes | None = None
         """The root's file when it was last found to be this root's."""
 
@@ -66,11 +68,6 @@ class Root:
         self._id, self._keeps, self._seen = root_id, True, None
         self._store.keep_to(names.ROOT_FILE, self._check)
 
-    @property
-    def is_fixed(self) -> bool:
-        """Whether the address means the same place for as long as the process lives."""
-        return self._store.stays
-
     def check(self) -> None:
         """Raise unless this root is in sight. What an address on the network means does not change
         while the process lives, so it is asked there once; a disk may go at any time, so the
@@ -82,15 +79,30 @@ class Root:
             return
         self._check(self._read())
 
+    def is_there(self) -> bool:
+        """Whether there is a root's file at the address, whatever it says."""
+        return self._store.get(names.ROOT_FILE, 0, 1) is not None
+
+    def file(self) -> bytes | None:
+        """The root's file as it is now; an error if it is another root's."""
+        data = self._read()
+        if data is not None and self._id is not None:
+            self._check(data)
+        return data
+
     def may_be_created(self) -> bool:
-        """Whether there is none yet, and this log may be anywhere."""
-        return not self._keeps and self._store.get(names.ROOT_FILE, 0, 1) is None
+        """Whether there is none yet, and this log may be anywhere. One that can't be used, such as
+        that of a copy in the making, is refused."""
+        data = None if self._keeps else self._read()
+        if data is not None:
+            self._id_in(data)
+        return not self._keeps and data is None
 
     def create(self) -> None:
         """Create the root's file, unless it is there."""
         if not self.may_be_created():
             return
-        _check_surroundings(self._store)
+        check_surroundings(self._store)
         if not self._store.is_local:
             probe_store(self._store)
         data = root_file.encode(self._env.new_id())
@@ -135,7 +147,7 @@ class Root:
         return root_file.decode(data, f"{self._store.url}/{names.ROOT_FILE}")
 
 
-def _check_surroundings(store: Store) -> None:
+def check_surroundings(store: Store) -> None:
     """Refuse to create a root inside another root's topic. Only the folders above are asked."""
     for higher, part in store.above():
         try:

@@ -17,21 +17,22 @@ Invariants:
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from offsetlog.core.topic.entry import Part
+from offsetlog.core.topic.entry import Counted, Part
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.record_batch import (
     Ints,
     RecordBatch,
+    SentColumns,
     assign_partitions,
     bounds_of,
     ends_of,
@@ -41,25 +42,30 @@ from offsetlog.engine.append.record_batch import (
     row_bytes,
     split,
 )
-from offsetlog.engine.append.record_checks import check_times, too_large
+from offsetlog.engine.append.record_checks import check_times, too_large, without_key
 from offsetlog.engine.append.segment_writer import SegmentWriter
-from offsetlog.engine.append.send_buffer import SentColumns
 from offsetlog.engine.append.writer import Receipt, Sender
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, StorageError, UnknownTopicError
 from offsetlog.format import record_schema as rows
+from offsetlog.format.decisions import decode_parts
 from offsetlog.format.names import topic_folder
+from offsetlog.format.parquet import ParquetReader
 from offsetlog.storage.store import Store
 from offsetlog.values import TopicConfig, settings_of
 
 RECORD_WEIGHT = 32
 """What a record weighs besides its key and value."""
+_CONTENT = ("key", "value")
 COPIES = 4
 """Segments that are copied side by side."""
 LOOKS, LOOK_SECONDS = 5, 0.1
 """For what is not in sight: a network disk may show it late. Each pause is twice the last, three
 seconds in all."""
+
+HANDED_OVER_BYTES = 64 * 1024 * 1024
+"""What the rows in a message may unfold to."""
 MOST_SEGMENTS = 250_000
 """Segments that one entry may name: below what a reader takes of JSON."""
 
@@ -92,11 +98,11 @@ class TaskShare(NamedTuple):
     """Up to where the chain was seen when it was planned."""
 
 
-def facts_of(handle: OpenTopic) -> TopicAtPlanning:
+def facts_of(topic: OpenTopic) -> TopicAtPlanning:
     """What the topic is now; ``UnknownTopicError`` when there is none."""
-    state = handle.state()
+    state = topic.state()
     return TopicAtPlanning(
-        handle.name, state.partitions, state.created_at_entry, state.tip, state.config
+        topic.name, state.partitions, state.created_at_entry, state.tip, state.config
     )
 
 
@@ -128,6 +134,7 @@ class TaskStage:
         self._segment_writer = SegmentWriter(store, topic_folder(facts.name), env, None)
         self._spread = spread
         self._most = facts.settings.max_message_bytes
+        self._needs_key = facts.settings.compacts
         self._pieces: dict[int, list[_Piece]] = {}
         self._parts: list[Part] = []
         self.weight = 0
@@ -142,9 +149,18 @@ class TaskStage:
         heaviest = int(sizes.max())
         if heaviest > self._most:
             raise too_large(self._facts.name, heaviest, self._most)
+        if self._needs_key and batch.column("key").null_count:
+            raise without_key(self._facts.name)
         times = batch.column("timestamp").view(pa.int64()).to_numpy()
         check_times(times)
-        chosen = self._partition(batch, named)
+        if named is not None and named.min() < -1:
+            raise InvalidRequestError(
+                f"{named.min()} is not a partition of topic {self._facts.name!r}.",
+                f"It has {self._facts.partitions}, from 0.",
+            )
+        chosen = assign_partitions(
+            SentColumns(batch, named), self._facts.partitions, self._spread, self._facts.name
+        )
         self.weight += int(sizes.sum()) + RECORD_WEIGHT * batch.num_rows
         batch = rows.compact(batch)
         order = order_by(chosen)
@@ -155,21 +171,6 @@ class TaskStage:
         for a, b in zip(bounds, bounds[1:], strict=False):
             piece = _Piece(batch.slice(a, b - a), sizes[a:b], times[a:b])
             self._pieces.setdefault(int(chosen[a]), []).append(piece)
-
-    def _partition(
-        self, batch: pa.RecordBatch, named: npt.NDArray[np.int32] | None
-    ) -> npt.NDArray[np.int32]:
-        count = self._facts.partitions
-        if named is None:
-            columns = SentColumns(batch, np.full(batch.num_rows, -1, np.int32), True)
-        elif named.min() < -1:
-            raise InvalidRequestError(
-                f"{named.min()} is not a partition of topic {self._facts.name!r}.",
-                f"It has {count}, from 0.",
-            )
-        else:
-            columns = SentColumns(batch, named)
-        return assign_partitions(columns, count, self._spread, self._facts.name)
 
     def spill(self) -> None:
         """Write what is in memory as segments."""
@@ -237,6 +238,26 @@ def _to_bytes(table: pa.Table) -> bytes:
         out.write_table(whole)
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def share_of(told: Mapping[str, Any], file: bytes) -> TaskShare:
+    """What a process that is not Python has staged. ``file`` is a Parquet file of the rows that
+    are in no segment, or empty, and ``told["rows"]`` how many of them each partition has."""
+    data = b""
+    if file:
+        reader = ParquetReader(file, "a task's rows")
+        table = reader.read(reader.types(rows.TYPES), HANDED_OVER_BYTES)
+        partitions, counts = np.array(told["rows"]).T
+        column = pa.array(np.repeat(partitions.astype(np.int32), counts))
+        data = _to_bytes(table.append_column(rows.PARTITION, column))
+    return TaskShare(
+        told["topic"],
+        told["partitions"],
+        told["created_at_entry"],
+        decode_parts(told["parts"], "a task's segments"),
+        data,
+        told["tip"],
+    )
 
 
 # --- the one that appends ------------------------------------------------------------------
@@ -315,16 +336,16 @@ class StagedBatch:
         return part._replace(segment=made)
 
 
-def append_shares(handle: OpenTopic, shares: Sequence[TaskShare], sender: Sender) -> Receipt | None:
+def append_shares(topic: OpenTopic, shares: Sequence[TaskShare], sender: Sender) -> Receipt | None:
     """Land what several processes staged for one topic as one entry; None: there are no rows.
 
-    ``handle`` must have been looked at."""
-    _see(handle, max((share.tip for share in shares), default=0))
+    ``topic`` must have been looked at."""
+    topic.check_process()
+    _see(topic, max((share.tip for share in shares), default=0))
     lives = {share.created_at_entry for share in shares}
     if len(lives) > 1:
         raise UnknownTopicError(
-            f"Topic {handle.name!r} was deleted and created again while a batch for it was "
-            "written.",
+            f"Topic {topic.name!r} was deleted and created again while a batch for it was written.",
             "Write it again.",
         )
     parts = [part for share in shares for part in share.parts]
@@ -333,34 +354,34 @@ def append_shares(handle: OpenTopic, shares: Sequence[TaskShare], sender: Sender
         return None
     if len(parts) > MOST_SEGMENTS:
         raise InvalidRequestError(
-            f"{len(shares)} tasks wrote {len(parts)} segments of topic {handle.name!r}; one batch "
+            f"{len(shares)} tasks wrote {len(parts)} segments of topic {topic.name!r}; one batch "
             f"may have {MOST_SEGMENTS}. Nothing was written.",
             "Use fewer tasks, each of which writes to fewer partitions: repartition by the key, "
             "or coalesce; or write several batches.",
         )
-    load = StagedBatch(parts, few, handle.name) if parts or few is None else few
+    load = StagedBatch(parts, few, topic.name) if parts or few is None else few
     # A topic that grew meanwhile: keys went where each process knew of, as with Kafka's clients.
     hashed_with = max(share.partitions for share in shares)
-    receipt = handle.writer.deliver(load, sender, hashed_with, lives.pop())
-    handle.stored.publish_if_due()
+    receipt = topic.writer.deliver(load, sender, hashed_with, lives.pop())
+    topic.stored.publish_if_due()
     return receipt
 
 
-def _see(handle: OpenTopic, tip: int) -> None:
+def _see(topic: OpenTopic, tip: int) -> None:
     """Check that this process sees the chain as far as the planner did: a chain only grows, and
     what is appended to an older view of it is lost."""
     for look in range(LOOKS + 1):
-        if handle.chain.state.tip >= tip:
+        if topic.chain.state.tip >= tip:
             return
         if look < LOOKS:
-            handle.chain.env.sleep(LOOK_SECONDS * 2**look)
-            handle.refresh()
-    if not handle.chain.state.tip:
+            topic.chain.env.sleep(LOOK_SECONDS * 2**look)
+            topic.refresh()
+    if not topic.chain.state.tip:
         return  # There is no such topic, which is said when the entry is judged.
     raise StorageError(
-        f"A batch for topic {handle.name!r} was planned at entry {tip} of its log, and the machine "
-        f"{socket.gethostname()} sees it only up to {handle.chain.state.tip}, at "
-        f"{handle.chain.store.url}. Nothing was appended.",
+        f"A batch for topic {topic.name!r} was planned at entry {tip} of its log, and the machine "
+        f"{socket.gethostname()} sees it only up to {topic.chain.state.tip}, at "
+        f"{topic.chain.store.url}. Nothing was appended.",
         "Look whether all machines see the same disk there.",
     )
 
@@ -370,6 +391,30 @@ def records_in(shares: Sequence[TaskShare]) -> int:
     few = (pa.ipc.open_stream(share.rows).read_all() for share in shares if share.rows)
     count: int = sum(table.num_rows for table in few)
     return count + sum(part.records for share in shares for part in share.parts)
+
+
+def may_be_again(topic: OpenTopic, number: int, shares: Sequence[TaskShare]) -> bool:
+    """Whether what was staged may be the records of an entry, in whatever order. Where rows are in
+    segments only their count is compared."""
+    landed = topic.chain.entry_at(number)
+    if landed is None or not isinstance(landed[1], Counted):
+        return False  # Retention took it.
+    count = records_in(shares)
+    if sum(run.records for run in landed[1].placed) != count:
+        return False
+    stored = topic.chain.read_entry(number)
+    if stored is None or stored.stub or stored.inline_records != count:
+        return True
+    if any(share.parts for share in shares):
+        return True
+    tables = [pa.ipc.open_stream(share.rows).read_all() for share in shares if share.rows]
+    staged = rows.complete(pa.concat_tables(tables, promote_options="default"), _CONTENT)
+    is_same: bool = _by_content(staged).equals(_by_content(stored.rows(0, count, _CONTENT)))
+    return is_same
+
+
+def _by_content(table: pa.Table) -> pa.Table:
+    return table.sort_by([(name, "ascending") for name in _CONTENT])
 
 
 def _handed_over(shares: Iterable[TaskShare]) -> RecordBatch | None:

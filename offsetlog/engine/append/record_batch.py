@@ -5,21 +5,26 @@ Invariants:
 1. Rows keep their order within each partition.
 2. Up to ``Limits.inline_bytes`` of rows travel in the entry; more go to a segment for each
    partition, written before the entry that names it.
+3. The same rows give the same digest, however they are stored: slices, chunks and spare bytes of
+   Arrow's buffers do not show in it, order and nulls do. Timestamps don't count: a batch that is
+   sent again may get them afresh. It tells batches of one sender apart, and is no protection
+   against an attacker.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
 
 from offsetlog.core.topic.entry import Part, SegmentRef
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.append.digest import digest_of
 from offsetlog.engine.append.segment_writer import SegmentWriter
-from offsetlog.engine.append.send_buffer import SentColumns
+from offsetlog.engine.append.send_buffer import SendBuffer
 from offsetlog.errors import InvalidRequestError
 from offsetlog.format import record_schema as rows
 from offsetlog.format.entries import ENTRY_ROWS, MAX_INLINE_RECORDS
@@ -27,6 +32,54 @@ from offsetlog.format.partitioner import partitions_of
 from offsetlog.values import settings_of
 
 Ints = npt.NDArray[np.int64]
+
+
+class SentColumns(NamedTuple):
+    """What senders gave, as columns."""
+
+    table: pa.Table
+    """With the columns of ``ROWS``."""
+    named: npt.NDArray[np.int32] | None = None
+    """The partitions that they named, -1 where none; None: nobody named any."""
+    times: npt.NDArray[np.int64] | None = None
+    """Those of the table, where they are at hand."""
+
+    def with_time(self, now_ms: int) -> SentColumns:
+        """With this time for all of them, as a topic keeps them that has the time of append."""
+        times = np.full(self.table.num_rows, now_ms, np.int64)
+        place = self.table.schema.get_field_index("timestamp")
+        column = rows.as_arrow(times, rows.TIMESTAMP)
+        table = self.table.set_column(place, rows.ROWS.field("timestamp"), column)
+        return self._replace(table=table, times=times)
+
+
+def columns_of(batch: SendBuffer) -> SentColumns:
+    """What was gathered, as a table."""
+    if batch.table is not None:
+        table = batch.table
+        if "partition" not in table.schema.names:
+            return SentColumns(table)
+        named = table.column("partition").fill_null(-1).to_numpy().astype(np.int32)
+        return SentColumns(table.drop_columns(["partition"]), named)
+    count = len(batch.values)
+    headers = pa.nulls(count, rows.HEADERS)
+    if batch.headers:
+        headers = pa.array([batch.headers.get(i) for i in range(count)], rows.HEADERS)
+    times = np.array(batch.times, np.int64) // 1_000_000
+    table = pa.Table.from_arrays(
+        [
+            pa.array(batch.keys, pa.binary()),
+            pa.array(batch.values, pa.binary()),
+            headers,
+            rows.as_arrow(times, rows.TIMESTAMP),
+        ],
+        schema=rows.ROWS,
+    )
+    if not batch.named:
+        return SentColumns(table, None, times)
+    named = np.full(count, -1, np.int32)
+    named[list(batch.named)] = list(batch.named.values())
+    return SentColumns(table, named, times)
 
 
 class RecordBatch(NamedTuple):
@@ -118,23 +171,56 @@ def assign_partitions(
     columns: SentColumns, partitions: int, spread: int, topic: str
 ) -> npt.NDArray[np.int32]:
     """Named ones stay; keyed ones go where Kafka's hash says; the rest share one partition."""
-    keys = columns.table.column("key")
-    keyed = keys.null_count < len(keys)
-    if columns.nobody_chose:
-        if not keyed or partitions == 1:
+    keys, named = columns.table.column("key"), columns.named
+    keyed = keys.null_count < len(keys) and partitions > 1
+    if named is None:
+        if not keyed:
             return np.full(len(keys), spread % partitions, np.int32)
         out = partitions_of(keys, partitions)
     else:
-        out = columns.partition.copy()
-        if len(out) and out.max() >= partitions:
+        if len(named) and named.max() >= partitions:
             raise InvalidRequestError(
-                f"Topic {topic!r} has no partition {out.max()}.", f"It has {partitions}, from 0."
+                f"Topic {topic!r} has no partition {named.max()}.", f"It has {partitions}, from 0."
             )
-        free = out < 0
-        if keyed and free.any():
-            out[free] = partitions_of(keys, partitions)[free]
+        out = named.copy()
+        if keyed and (out < 0).any():
+            out = np.where(out < 0, partitions_of(keys, partitions), out)
     out[out < 0] = spread % partitions
     return out
+
+
+def digest_of(table: pa.Table, partition_of: npt.NDArray[np.int32]) -> str:
+    """Of the rows of ``table`` and the partition that each goes to."""
+    total = xxhash.xxh3_64(partition_of.tobytes())
+    for name in ("key", "value", "headers"):
+        column = table.column(name)
+        _add(total, column.chunk(0) if column.num_chunks == 1 else column.combine_chunks())
+    digest: str = total.hexdigest()
+    return digest
+
+
+def _add(total: Any, array: pa.Array | pa.ChunkedArray) -> None:
+    if isinstance(array, pa.ChunkedArray):
+        array = array.chunk(0) if array.num_chunks else pa.array([], array.type)
+    count, nulls = len(array), array.null_count
+    total.update(b"%d;%d;" % (count, nulls))
+    if nulls == count:
+        return
+    if nulls:
+        total.update(pc.is_null(array).to_numpy(zero_copy_only=False))
+    kind = array.type
+    if pa.types.is_list(kind):
+        total.update(pc.fill_null(pc.list_value_length(array), 0).to_numpy())
+        for part in array.flatten().flatten():
+            _add(total, part)
+        return
+    if nulls:
+        array = array.fill_null(b"" if pa.types.is_binary(kind) else "")
+    low, buffers = array.offset, array.buffers()
+    offsets = np.frombuffer(buffers[1], np.int32)[low : low + count + 1]
+    total.update(offsets[1:] - offsets[:-1])
+    if buffers[2] is not None:
+        total.update(memoryview(buffers[2])[int(offsets[0]) : int(offsets[-1])])
 
 
 def order_by(partition_of: npt.NDArray[np.int32]) -> Ints | None:
@@ -175,7 +261,7 @@ def row_bytes(table: pa.Table | pa.RecordBatch) -> Ints:
 def _header_lengths(array: pa.ListArray) -> Ints:
     """Bytes of the headers of each row; 0 for a null."""
     pairs = array.flatten()
-    ends = ends_of(_lengths(pairs.field(0)) + _lengths(pairs.field(1)))
+    ends = ends_of(_lengths(pairs.field(0)) + _lengths(pairs.field(1)) + rows.HEADER_BYTES)
     counts = array.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     bounds = ends_of(counts)
     return ends[bounds[1:]] - ends[bounds[:-1]]

@@ -56,6 +56,13 @@ def too_large(topic: str, size: int, limit: int) -> InvalidRequestError:
     )
 
 
+def without_key(topic: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"A record for topic {topic!r} has no key; its cleanup.policy compacts by key.",
+        "Give each record a key, or set the topic's cleanup.policy to delete.",
+    )
+
+
 def check_named_partition(topic: OpenTopic, partition: object) -> None:
     """Refuse a partition that a sender named and that is not there."""
     count = topic.chain.state.partitions

@@ -1,4 +1,5 @@
-"""Records on their way: what ``send`` gathers until it is written and acknowledged together.
+"""Records on their way: what ``send`` gathers until it is written and acknowledged together, and
+the futures that ``send`` and ``send_arrow`` hand out.
 
 Invariants:
 
@@ -11,25 +12,27 @@ Invariants:
    flush of the producer that sent them: the rest is raised by that producer's ``flush``.
 5. An interrupted thread (Ctrl-C) leaves nothing locked here, wherever that strikes: locks are
    taken by ``with``, which does not let a signal in between, and ``Done`` needs none.
+6. A future is a buffer and a place in it. ``result`` may be called from any thread; it makes sure
+   that somebody writes the buffer.
 """
 
 from __future__ import annotations
 
-import logging
+import copy
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import repeat
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from offsetlog.arguments import CALLBACK, OFFSET, SECONDS, checked, checks_itself
 from offsetlog.core.topic.entry import Placed
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
-from offsetlog.format import record_schema as rows
+from offsetlog.logs import get_logger
 from offsetlog.values import RecordMetadata
 
 MANY_LOOKUPS = 8
@@ -39,7 +42,16 @@ _Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.in
 """Partitions, offsets and timestamps, in the order of sending."""
 _NO_TIMES = np.empty(0, np.int64)
 _callbacks_lock = threading.Lock()
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
+
+
+class _Calling(threading.local):
+    """Whether this thread is calling the callbacks of records that it has written."""
+
+    now = False
+
+
+CALLING = _Calling()
 
 
 def _renew_lock() -> None:
@@ -52,28 +64,37 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_renew_lock)
 
 
+def refuse_in_callback(topic: str) -> None:
+    """A writing thread that waited for records would wait for itself, and others for it."""
+    if CALLING.now:
+        raise InvalidRequestError(
+            f"A callback of records can't wait for others, here for topic {topic!r}: it is called "
+            "by the thread that writes them.",
+            "Send without waiting there, and wait in another thread.",
+        )
+
+
 class Done:
     """An event that happens once. Unlike ``threading.Event``, whose ``set`` takes a lock in
     Python code, an interrupt inside ``set`` or ``wait`` keeps no other thread waiting."""
 
-    __slots__ = ("_gate", "_is_set")
+    __slots__ = ("_gate", "is_set")
 
     def __init__(self) -> None:
-        self._is_set = False
+        self.is_set = False
         self._gate = threading.Lock()
         self._gate.acquire()
 
-    def is_set(self) -> bool:
-        return self._is_set
-
     def set(self) -> None:
-        self._is_set = True
-        self._open()
+        self.is_set = True
+        # Wake one waiting thread, which wakes the next. One that is missed wakes by itself.
+        with suppress(RuntimeError):
+            self._gate.release()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Whether it happened in time."""
         left = timeout
-        while not self._is_set:
+        while not self.is_set:
             pause = LOOK_SECONDS if left is None else min(LOOK_SECONDS, left)
             if pause <= 0:
                 return False
@@ -81,14 +102,9 @@ class Done:
             try:
                 self._gate.acquire(timeout=pause)
             finally:
-                if self._is_set:
-                    self._open()
+                if self.is_set:
+                    self.set()
         return True
-
-    def _open(self) -> None:
-        """Wake one waiting thread, which wakes the next. One that is missed wakes by itself."""
-        with suppress(RuntimeError):
-            self._gate.release()
 
 
 class BufferWriter(Protocol):
@@ -97,6 +113,9 @@ class BufferWriter(Protocol):
     def drive(self, batch: SendBuffer) -> None:
         """Write up to this buffer now, if nobody else is writing."""
 
+    def hasten(self, batch: SendBuffer) -> None:
+        """Let another thread write up to this buffer now."""
+
 
 class SendBuffer:
     """Records that are written, and acknowledged, together."""
@@ -104,7 +123,7 @@ class SendBuffer:
     __slots__ = (
         "topic", "values", "keys", "times", "headers", "named", "size", "table", "opened",
         "done", "error", "callbacks", "forced", "sender", "attempt", "interrupted", "count",
-        "results", "placed", "_starts", "_senders", "_reported", "_is_table",
+        "located", "placed", "_senders", "_reported", "_is_table",
         "_writer", "_order", "_times", "_columns", "_lookups",
     )  # fmt: skip
 
@@ -137,9 +156,8 @@ class SendBuffer:
         """Of its records, once it failed."""
         self.placed: tuple[Placed, ...] = ()
         """The runs of offsets that its rows got, in the order of the partitions."""
-        self._starts = [0]
-        self._senders = [sender]
-        """Who sent the records from each start to the next one."""
+        self._senders = [(0, sender)]
+        """Who sent the records from here to the next one."""
         self._reported = bytearray()
         """Of a buffer that failed: 1 for each record whose sender was told."""
         self._writer = writer
@@ -147,16 +165,23 @@ class SendBuffer:
         self._times: npt.NDArray[np.int64] = _NO_TIMES
         self._columns: _Located | None = None
         self._lookups = 0
-        self.results: list[RecordMetadata] | None = None
+        self.located: tuple[list[int], list[int], list[int]] | None = None
+        """Partitions, offsets and times of all records, where many of them are asked for."""
         """Of all records, once many of them were looked up."""
 
     # --- the producers' side ---------------------------------------------------------------
 
     def add_sender(self, sender: object) -> None:
         """Records of this producer are in it. Held: the lock of whoever took them."""
-        self._starts.append(len(self.values))
-        self._senders.append(sender)
+        self._senders.append((len(self.values), sender))
         self.sender = sender
+
+    def drop_partial(self) -> None:
+        """The thread that added a record was interrupted. Held: the lock."""
+        count = len(self.times)
+        del self.values[count:], self.keys[count:]
+        self.headers.pop(count, None)
+        self.named.pop(count, None)
 
     def unreported(self, sender: object | None = None) -> int:
         """How many records of this producer (or of all) it lost without their being told."""
@@ -170,7 +195,7 @@ class SendBuffer:
         return len(self.values) if self.table is None else self.table.num_rows
 
     def senders(self) -> list[object]:
-        return list({id(sender): sender for sender in self._senders}.values())
+        return list({id(sender): sender for _, sender in self._senders}.values())
 
     def mark_reported(self, sender: object | None = None) -> None:
         """This producer (or each) has been told."""
@@ -182,8 +207,8 @@ class SendBuffer:
         if sender is None:
             yield 0, len(self._reported)
             return
-        ends = [*self._starts[1:], len(self._reported)]
-        for low, high, who in zip(self._starts, ends, self._senders, strict=True):
+        ends = [*(start for start, _ in self._senders[1:]), len(self._reported)]
+        for (low, who), high in zip(self._senders, ends, strict=True):
             if who is sender:
                 yield low, high
 
@@ -220,11 +245,16 @@ class SendBuffer:
         self.values, self.keys, self.times = [], [], []
         self.headers, self.named, self.table = {}, {}, None
         interrupt: BaseException | None = None
-        for callback in callbacks:
-            try:
-                self._call(callback)
-            except BaseException as error:  # noqa: BLE001 - the others are called first
-                interrupt = interrupt or error
+        before = CALLING.now
+        try:
+            CALLING.now = True
+            for callback in callbacks:
+                try:
+                    self._call(callback)
+                except BaseException as error:  # noqa: BLE001 - the others are called first
+                    interrupt = interrupt or error
+        finally:
+            CALLING.now = before
         if interrupt is not None:
             raise interrupt
 
@@ -236,7 +266,7 @@ class SendBuffer:
 
     def add_callback(self, callback: Callable[[], None]) -> None:
         with _callbacks_lock:
-            if not self.done.is_set():
+            if not self.done.is_set:
                 self.callbacks.append(callback)
                 return
         self._call(callback)
@@ -245,9 +275,14 @@ class SendBuffer:
 
     def wait(self, timeout: float | None, index: int = 0) -> None:
         """Until it is done; raises why it failed, to the future of record ``index``."""
-        if not self.done.is_set():
-            self._writer.drive(self)
-            if not self.done.wait(timeout):
+        if not self.done.is_set:
+            refuse_in_callback(self.topic)
+            if timeout is None:
+                self._writer.drive(self)
+            else:
+                # Whoever writes is kept by the storage for as long as that likes.
+                self._writer.hasten(self)
+            if not self.done.is_set and not self.done.wait(timeout):
                 raise StorageError(
                     f"Records for topic {self.topic!r} were not acknowledged within {timeout} s.",
                     "They may still be; wait longer or look.",
@@ -255,7 +290,8 @@ class SendBuffer:
                 )
         if self.error is not None:
             self._reported[index] = 1
-            raise self.error
+            # Each time another: an exception keeps the frames of all that ever raised it.
+            raise copy.copy(self.error) from self.error.__cause__
 
     def metadata(self, index: int) -> RecordMetadata:
         """Where the record that was sent as number ``index`` of the batch lies."""
@@ -267,15 +303,10 @@ class SendBuffer:
         partitions, offsets, times = self._columns
         self._lookups += 1
         if self._lookups == MANY_LOOKUPS:
-            # Whoever looks up some of them looks up all: made together they cost a third.
-            pairs = zip(
-                repeat(self.topic),
-                partitions.tolist(),
-                offsets.tolist(),
-                times.tolist(),
-                strict=False,
-            )
-            self.results = list(map(tuple.__new__, repeat(RecordMetadata), pairs))
+            # Whoever looks up some of them looks up all. Numbers in a list are none of Python's
+            # garbage collector's business; as many answers, made beforehand, would be walked over
+            # again and again.
+            self.located = partitions.tolist(), offsets.tolist(), times.tolist()
         return RecordMetadata(
             self.topic, int(partitions[index]), int(offsets[index]), int(times[index])
         )
@@ -319,49 +350,90 @@ def unreported_failure(batch: SendBuffer, records: int) -> OffsetLogError:
     return failure
 
 
-class SentColumns(NamedTuple):
-    table: pa.Table
-    """With the columns of ``ROWS``."""
-    partition: npt.NDArray[np.int32]
-    """-1 where the sender named none."""
-    nobody_chose: bool = False
-    """Known to be -1 throughout."""
-    times: npt.NDArray[np.int64] | None = None
-    """Those of the table, where they are at hand."""
-
-    def with_time(self, now_ms: int) -> SentColumns:
-        """With this time for all of them, as a topic keeps them that has the time of append."""
-        times = np.full(self.table.num_rows, now_ms, np.int64)
-        place = self.table.schema.get_field_index("timestamp")
-        column = pa.array(times).view(rows.TIMESTAMP)
-        table = self.table.set_column(place, rows.ROWS.field("timestamp"), column)
-        return self._replace(table=table, times=times)
+# --- what the senders get -------------------------------------------------------------------
 
 
-def columns_of(batch: SendBuffer) -> SentColumns:
-    """What was gathered, as a table."""
-    if batch.table is not None:
-        table = batch.table
-        named = np.full(table.num_rows, -1, np.int32)
-        if "partition" in table.schema.names:
-            named = table.column("partition").fill_null(-1).to_numpy().astype(np.int32)
-            table = table.drop_columns(["partition"])
-        return SentColumns(table, named)
-    count = len(batch.values)
-    headers = pa.nulls(count, rows.HEADERS)
-    if batch.headers:
-        headers = pa.array([batch.headers.get(i) for i in range(count)], rows.HEADERS)
-    times = np.array(batch.times, np.int64) // 1_000_000
-    table = pa.Table.from_arrays(
-        [
-            pa.array(batch.keys, pa.binary()),
-            pa.array(batch.values, pa.binary()),
-            headers,
-            rows.as_arrow(times, rows.TIMESTAMP),
-        ],
-        schema=rows.ROWS,
-    )
-    named = np.full(count, -1, np.int32)
-    if batch.named:
-        named[list(batch.named)] = list(batch.named.values())
-    return SentColumns(table, named, not batch.named, times)
+_new = tuple.__new__
+
+
+class SendFuture(tuple[SendBuffer, int]):
+    """The answer to one ``send``: where the record lies, once it is acknowledged."""
+
+    __slots__ = ()
+
+    @checks_itself(timeout=SECONDS)
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """Wait until the record is acknowledged; raises why if it is not."""
+        batch, index = self
+        if timeout is not None:
+            timeout = SECONDS("timeout", timeout)
+        if batch.located is not None:
+            partitions, offsets, times = batch.located
+            answer = batch.topic, partitions[index], offsets[index], times[index]
+            return _new(RecordMetadata, answer)
+        batch.wait(timeout, index)
+        return batch.metadata(index)
+
+    @checks_itself(timeout=SECONDS)
+    def exception(self, timeout: float | None = None) -> OffsetLogError | None:
+        batch, index = self
+        if timeout is not None:
+            timeout = SECONDS("timeout", timeout)
+        try:
+            batch.wait(timeout, index)
+        except OffsetLogError as error:
+            return error
+        return None
+
+    def done(self) -> bool:
+        return self[0].done.is_set
+
+    @checked(callback=CALLBACK)
+    def add_done_callback(self, callback: Callable[[SendFuture], Any]) -> None:
+        """Call back with this future once it is done, from the thread that wrote it."""
+        self[0].add_callback(lambda: callback(self))
+
+    def __repr__(self) -> str:
+        return f"SendFuture({self[0].topic!r}, done={self.done()})"
+
+
+class ArrowFuture:
+    """The answer to ``send_arrow``: the runs of offsets that the table's rows got."""
+
+    __slots__ = ("_batch",)
+
+    def __init__(self, batch: SendBuffer) -> None:
+        self._batch = batch
+
+    @checks_itself(timeout=SECONDS)
+    def result(self, timeout: float | None = None) -> tuple[Placed, ...]:
+        """(partition, base, records) of each run of rows, in the order of the partitions."""
+        if timeout is not None:
+            timeout = SECONDS("timeout", timeout)
+        self._batch.wait(timeout)
+        return self._batch.placed
+
+    @checked(index=OFFSET)
+    def metadata(self, index: int) -> RecordMetadata:
+        """Where row ``index`` of the table lies."""
+        self._batch.wait(None)
+        if not 0 <= index < sum(run.records for run in self._batch.placed):
+            raise InvalidRequestError(f"The table has no row {index}.", "Rows count from 0.")
+        return self._batch.metadata(index)
+
+    @checks_itself(timeout=SECONDS)
+    def exception(self, timeout: float | None = None) -> OffsetLogError | None:
+        if timeout is not None:
+            timeout = SECONDS("timeout", timeout)
+        try:
+            self._batch.wait(timeout)
+        except OffsetLogError as error:
+            return error
+        return None
+
+    def done(self) -> bool:
+        return self._batch.done.is_set
+
+    @checked(callback=CALLBACK)
+    def add_done_callback(self, callback: Callable[[ArrowFuture], Any]) -> None:
+        self._batch.add_callback(lambda: callback(self))

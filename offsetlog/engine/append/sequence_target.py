@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections.abc import Callable
 from contextlib import suppress
 
 import pyarrow as pa
@@ -18,10 +19,20 @@ import pyarrow as pa
 from offsetlog.core.topic.entry import Part
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.group_commit import RECORD_OVERHEAD
-from offsetlog.engine.append.record_batch import RecordBatch, assign_partitions, prepare
-from offsetlog.engine.append.record_checks import check_named_partition
+from offsetlog.engine.append.record_batch import (
+    RecordBatch,
+    SentColumns,
+    assign_partitions,
+    columns_of,
+    prepare,
+)
 from offsetlog.engine.append.segment_writer import SegmentWriter
-from offsetlog.engine.append.send_buffer import SendBuffer, SentColumns, columns_of, in_words
+from offsetlog.engine.append.send_buffer import (
+    Done,
+    SendBuffer,
+    in_words,
+    refuse_in_callback,
+)
 from offsetlog.engine.append.writer import KEYS_REMEMBERED, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning, StorageError
@@ -42,14 +53,15 @@ class SequenceRows:
         self._sequence = sequence
         self._topic = topic
         self._partitions = partitions
-        self.prepared = self.placed(partitions)
+        self.prepared = self._place(partitions)
+
+    def _place(self, partitions: int) -> RecordBatch:
+        by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
+        return prepare(self._columns.table, by, self._columns.times)
 
     def placed(self, partitions: int) -> RecordBatch:
         """As they go to so many partitions."""
-        if partitions == self._partitions and hasattr(self, "prepared"):
-            return self.prepared
-        by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
-        return prepare(self._columns.table, by, self._columns.times)
+        return self.prepared if partitions == self._partitions else self._place(partitions)
 
     @property
     def digest(self) -> str:
@@ -75,8 +87,8 @@ class SequenceTarget:
     open: SendBuffer | None = None
     """Never: each record is looked at by ``room_for``."""
 
-    def __init__(self, handle: OpenTopic, app_id: str, sequence: int) -> None:
-        self._handle = handle
+    def __init__(self, topic: OpenTopic, app_id: str, sequence: int) -> None:
+        self.topic = topic
         self._app = app_id
         self._sequence = sequence
         self._batch: SendBuffer | None = None
@@ -87,8 +99,15 @@ class SequenceTarget:
         """Of a flush whose fate is open: its next try must send the very same rows."""
         self.lock = threading.Lock()
         self._made_in = forks.process()
-        self.max_bytes = handle.config.max_message_bytes + RECORD_OVERHEAD
-        self.append_time = handle.config.log_append_time
+        self.max_bytes = topic.config.max_message_bytes + RECORD_OVERHEAD
+        self.append_time = topic.config.log_append_time
+        self.needs_key = topic.config.compacts
+
+    def takes(self, size: int) -> bool:
+        """Whether a record of so many bytes is taken, by the config as it is now."""
+        self.topic.refresh()
+        self.max_bytes = self.topic.config.max_message_bytes + RECORD_OVERHEAD
+        return size <= self.max_bytes
 
     def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
         batch = self._gathering(size, sender)
@@ -109,8 +128,8 @@ class SequenceTarget:
         if self._closed:
             raise self._refusal()
         if self._batch is None:
-            self._batch = SendBuffer(self._handle.name, self, 0.0, sender)
-            self._handle.gathering.add(self)
+            self._batch = SendBuffer(self.topic.name, self, 0.0, sender)
+            self.topic.gathering.add(self)
         if self._batch.size + size > KEYED_BYTES and self._batch.size:
             raise InvalidRequestError(
                 f"More than {KEYED_BYTES} bytes wait under one sequence of app_id {self._app!r}.",
@@ -131,14 +150,22 @@ class SequenceTarget:
             "what follows by a producer with another sequence.",
         )
 
-    def check_partition(self, partition: int) -> None:
-        check_named_partition(self._handle, partition)
-
     def drive(self, batch: SendBuffer) -> None:
         """Called by a future that is waited for: its batch is flushed."""
-        self._handle.check_process()
+        self.topic.check_process()
         with suppress(OffsetLogError):
             self.flush(None)  # Its failure is the batch's, and so the future's.
+
+    def hasten(self, batch: SendBuffer) -> None:
+        """Called by a future that is waited for only so long: another thread flushes its batch."""
+        self.topic.check_process()
+        self._start(lambda: self.drive(batch))
+
+    def _start(self, work: Callable[[], None]) -> None:
+        try:
+            threading.Thread(target=work, name=f"offsetlog-{self._app}", daemon=True).start()
+        except RuntimeError:
+            work()  # The system has no room for another thread.
 
     def refuse_more(self) -> None:
         with self.lock:
@@ -152,7 +179,7 @@ class SequenceTarget:
             self._closed = self._closed or "the producer was left"
         if batch is None:
             return None
-        self._handle.gathering.discard(self)
+        self.topic.gathering.discard(self)
         error: OffsetLogError
         if tried:
             error = StorageError(
@@ -166,7 +193,7 @@ class SequenceTarget:
                 "Call flush(), or use the producer in a with block; send it again under the same "
                 "sequence.",
             )
-        if batch.done.is_set():
+        if batch.done.is_set:
             return None  # The flush that left its fate open has said so.
         known = _is_empty(batch) or self._is_acknowledged()
         batch.fail(error)
@@ -174,10 +201,38 @@ class SequenceTarget:
 
     def _is_acknowledged(self) -> bool:
         """Whether this sequence, or a higher one, was acknowledged to another producer."""
-        return self._handle.acknowledged.get(self._app, -1) >= self._sequence
+        return self.topic.acknowledged.get(self._app, -1) >= self._sequence
 
     def flush(self, timeout: float | None) -> None:
-        self._handle.check_process()
+        self.topic.check_process()
+        if self._batch is None:
+            return
+        refuse_in_callback(self.topic.name)
+        if timeout is None:
+            self._flush()
+            return
+        failures: list[OffsetLogError] = []
+        ended = Done()
+
+        def flush() -> None:
+            try:
+                self._flush()
+            except OffsetLogError as error:
+                failures.append(error)
+            finally:
+                ended.set()
+
+        self._start(flush)
+        if not ended.wait(timeout):
+            raise StorageError(
+                f"{self} is still unacknowledged after {timeout} s.",
+                "It may still be; call flush() again.",
+                may_have_landed=True,
+            )
+        if failures:
+            raise failures[0]
+
+    def _flush(self) -> None:
         with self.lock:
             batch = self._batch
             if batch is None:
@@ -188,66 +243,65 @@ class SequenceTarget:
             self._closed = "its batch was written by the first flush() or result()"
             try:
                 self._write(batch)
-            except OffsetLogError as error:
-                batch.fail(error)
-                if not error.may_have_landed:
-                    self._closed = "its batch failed, and nothing of it was written"
-                    self._decided()
-                raise
             except Exception as error:  # noqa: BLE001 - a future that is never done would hang
-                tried = self._attempt is not None
-                failure = StorageError(
-                    f"Writing {self} failed: {error!r}.{'' if tried else ' Nothing was written.'}",
-                    "Call flush() again."
-                    if tried
-                    else "Send all of it again by a new producer with the same sequence.",
-                    may_have_landed=tried,
-                )
+                failure = error if isinstance(error, OffsetLogError) else self._failure(error)
                 batch.fail(failure)
-                if not tried:
+                if not failure.may_have_landed:
                     self._closed = "its batch failed, and nothing of it was written"
                     self._decided()
+                if failure is error:
+                    raise
                 raise failure from error
-            known = self._handle.acknowledged
+            known = self.topic.acknowledged
             known[self._app] = max(self._sequence, known.pop(self._app, -1))
             if len(known) > KEYS_REMEMBERED:
                 del known[next(iter(known))]
             self._decided()
 
+    def _failure(self, error: Exception) -> StorageError:
+        """That something else than the storage went wrong."""
+        tried = self._attempt is not None
+        hint = "Send all of it again by a new producer with the same sequence."
+        return StorageError(
+            f"Writing {self} failed: {error!r}.{'' if tried else ' Nothing was written.'}",
+            "Call flush() again." if tried else hint,
+            may_have_landed=tried,
+        )
+
     def _decided(self) -> None:
         self._batch = self._attempt = None
-        self._handle.gathering.discard(self)
+        self.topic.gathering.discard(self)
 
     def failure(self, sender: object | None = None) -> OffsetLogError | None:
         return None  # ``flush`` itself has raised it.
 
     def _write(self, batch: SendBuffer) -> None:
         if self._attempt is None:
-            state = self._handle.known_state()
+            state = self.topic.known_state()
             columns = columns_of(batch)
             if settings_of(state.config).log_append_time:
-                columns = columns.with_time(self._handle.chain.env.now_ms())
-            load = SequenceRows(columns, state.partitions, self._sequence, self._handle.name)
+                columns = columns.with_time(self.topic.chain.env.now_ms())
+            load = SequenceRows(columns, state.partitions, self._sequence, self.topic.name)
             self._attempt = load, state
         load, state = self._attempt
         sender = Sender(self._app, self._sequence, False)
-        receipt = self._handle.writer.append(load, sender, state.partitions, state.created_at_entry)
+        receipt = self.topic.writer.append(load, sender, state.partitions, state.created_at_entry)
         # An earlier run may have written them when the topic had fewer partitions.
         prepared = load.placed(receipt.hashed_with)
         batch.succeed(receipt.placed, prepared.order, prepared.times)
 
     def __str__(self) -> str:
-        return f"sequence {self._sequence} of app_id {self._app!r} for topic {self._handle.name!r}"
+        return f"sequence {self._sequence} of app_id {self._app!r} for topic {self.topic.name!r}"
 
     def __del__(self) -> None:
         # Dropped with records that were never flushed: said at once, and when the log is closed.
         batch = getattr(self, "_batch", None)
-        if batch is None or batch.done.is_set() or _is_empty(batch):
+        if batch is None or batch.done.is_set or _is_empty(batch):
             return
         if not forks.is_foreign(self._made_in) and not self._is_acknowledged():
             text = f"{self} was dropped before flush() ({_records(batch)}): nothing was written"
-            if len(self._handle.dropped) < DROPPED_NAMED:
-                self._handle.dropped[self._app, self._sequence] = text
+            if len(self.topic.dropped) < DROPPED_NAMED:
+                self.topic.dropped[self._app, self._sequence] = text
             warnings.warn(f"{text}.", OffsetLogWarning, stacklevel=2)
 
 

@@ -13,7 +13,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
@@ -34,12 +33,13 @@ from offsetlog.errors import (
 )
 from offsetlog.format import entries as entry_format
 from offsetlog.format.names import bucket_folder
+from offsetlog.logs import get_logger
 from offsetlog.values import settings_of
 
 CONDEMNED_TRIES = 2
 KEYS_REMEMBERED = 10_000
 DELIVERY_SECONDS = 120.0
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Sender(NamedTuple):

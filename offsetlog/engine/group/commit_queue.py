@@ -1,4 +1,4 @@
-"""Commits that a consumer does not wait for.
+"""Commits that a consumer does not wait for, and the thread that makes them.
 
 Invariants:
 
@@ -6,19 +6,88 @@ Invariants:
 2. Callbacks run in the consumer's own thread, at its next poll, commit or close.
 3. At most ``MAX_WAITING`` wait: then the caller waits too.
 4. Every submitted commit is made, or its future says why not.
+5. The thread exists only while there is work, and there is one at a time. Work that is added
+   under ``changed``, with ``wake`` called under the same lock, gets done: the thread ends under
+   that lock, when it has found nothing or the work raised, and the next ``wake`` starts another.
+   A query's commits are made by such a thread too.
+6. A thread whose start was interrupted (Ctrl-C) is not waited for. If it runs all the same it ends
+   at once, since another may run by then.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from offsetlog.core.group.requests import CommitRequest
 from offsetlog.engine.env import REAL, Spawn
-from offsetlog.engine.group.commit_thread import CommitThread
 from offsetlog.errors import OffsetLogError, StorageError
+
+NextWork = Callable[[], Callable[[], None] | None]
+"""Called with ``changed`` held: what to do next without it; None when there is nothing."""
+
+
+class CommitThread:
+    def __init__(self, next_work: NextWork, name: str, spawn: Spawn = REAL.spawn) -> None:
+        self._next_work = next_work
+        self._name = name
+        self._spawn = spawn
+        self.changed = threading.Condition()
+        """Guards what ``next_work`` looks at; notified whenever the thread ends."""
+        self._runner: object | None = None
+        """A mark of the one thread that may work."""
+
+    @property
+    def running(self) -> bool:
+        return self._runner is not None
+
+    def wake(self) -> None:
+        """Make sure that the thread runs. Call it with ``changed`` held."""
+        if self.running:
+            return
+        self._runner = mark = object()
+        try:
+            self._spawn(partial(self._run, mark), self._name)
+        except RuntimeError as error:
+            self._runner = None
+            raise StorageError(
+                f"The thread that commits can't be started: {error}. Nothing was committed.",
+                "Use commit(), or end some threads and try again.",
+            ) from None
+        except BaseException:
+            self._runner = None
+            raise
+
+    def wait(self, longest: float | None = None) -> bool:
+        """Wait until all work is done, for at most ``longest`` seconds; whether it is."""
+        with self.changed:
+            return self.changed.wait_for(lambda: not self.running, longest)
+
+    def _run(self, mark: object) -> None:
+        try:
+            while True:
+                with self.changed:
+                    if self._runner is not mark:
+                        return
+                    work = self._next_work()
+                    if work is None:
+                        self._end()
+                        return
+                work()
+        except BaseException:
+            with self.changed:
+                if self._runner is mark:
+                    self._end()
+            raise
+
+    def _end(self) -> None:
+        self._runner = None
+        self.changed.notify_all()
+
 
 MAX_WAITING = 1000
 CommitCallback = Callable[[dict[Any, Any], OffsetLogError | None], None]

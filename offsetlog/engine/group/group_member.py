@@ -18,7 +18,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import socket
 import warnings
 from collections.abc import Callable, Iterable, Mapping
@@ -55,15 +54,15 @@ from offsetlog.engine.topic.chain import FolderTakenError
 from offsetlog.engine.topic.cursor import Cursor, Rows
 from offsetlog.errors import (
     FencedError,
-    InvalidRequestError,
     OffsetLogError,
     OffsetLogWarning,
     OffsetOutOfRangeError,
     UnknownTopicError,
 )
-from offsetlog.values import TopicPartition, as_partition, check_name
+from offsetlog.logs import get_logger
+from offsetlog.values import TopicPartition, check_name
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LOCAL_LOOK_SECONDS = 0.02
 REMOTE_LOOK_SECONDS = 0.5
@@ -151,7 +150,7 @@ class GroupMember:
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
         for topic in topics:
-            self._cursor.handle(topic).state()
+            self._cursor.open_topic(topic).state()
         if self.member is None:
             self._cursor.keep([])
             self.topics = topics
@@ -230,7 +229,7 @@ class GroupMember:
     def _topic_views(self) -> dict[str, TopicView]:
         views = {}
         for topic in self.topics:
-            state = self._cursor.handle(topic).refresh()
+            state = self._cursor.open_topic(topic).refresh()
             exists = state.alive and state.topic == topic
             views[topic] = TopicView(state.partitions if exists else 0, state.tip)
         return views
@@ -429,7 +428,7 @@ class GroupMember:
 
     def begin(self, tp: TopicPartition) -> int:
         """Where reading begins in a partition that was just taken."""
-        state = self._cursor.handle(tp.topic).known_state()
+        state = self._cursor.open_topic(tp.topic).known_state()
         check_partition(state, tp.partition)
         part = state.parts[tp.partition]
         committed = self._starts.get(tp)
@@ -527,7 +526,7 @@ class GroupMember:
         }
 
     def _uncommitted(self) -> Offsets:
-        return {tp: said for tp, said in self._positions().items() if self._is_new(tp, said)}
+        return {tp: offset for tp, offset in self._positions().items() if self._is_new(tp, offset)}
 
     def _is_new(self, partition: Partition, position: OffsetAndMetadata) -> bool:
         return self._committed.get(partition) != position.offset
@@ -538,10 +537,10 @@ class GroupMember:
         self._cursor.check_places()
         for (topic, number), committed in checked.items():
             check_position((topic, number), committed)
-            handle = self._cursor.handle(topic)
-            state = handle.known_state()
+            opened = self._cursor.open_topic(topic)
+            state = opened.known_state()
             if number >= state.partitions or committed.offset > state.end(number):
-                state = handle.state()
+                state = opened.state()
             check_partition(state, number)
             end = state.end(number)
             if committed.offset > end:
@@ -567,20 +566,10 @@ class GroupMember:
 
 
 def _parse_offsets(offsets: Mapping[Any, Any]) -> Offsets:
-    if not isinstance(offsets, Mapping):
-        raise InvalidRequestError(
-            f"{offsets!r} is not what a commit takes.", 'Write it as {("orders", 0): 53}.'
-        )
-    parsed: Offsets = {}
-    for partition, value in offsets.items():
-        if not isinstance(value, tuple):
-            value = (value, "")
-        elif len(value) != 2 or not isinstance(value[1], str):
-            raise InvalidRequestError(
-                f"{value!r} is not an offset with its metadata.", 'Write it as (53, "text").'
-            )
-        parsed[as_partition(partition)] = OffsetAndMetadata(*value)
-    return parsed
+    return {
+        TopicPartition(*partition): OffsetAndMetadata(*value)
+        for partition, value in offsets.items()
+    }
 
 
 def _warn(text: str) -> None:

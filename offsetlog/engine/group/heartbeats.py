@@ -18,18 +18,19 @@ Invariants:
 from __future__ import annotations
 
 import contextlib
-import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from offsetlog.core.group.heartbeat import UNWATCHED, HeartbeatReading, PeerWatch, observe
 from offsetlog.core.group.requests import ExpelRequest
 from offsetlog.core.group.state import GroupState, Member
 from offsetlog.engine.group.offsets_table import OffsetsTable
-from offsetlog.errors import OffsetLogError
+from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LOCAL_WATCH_SECONDS = 0.2
 REMOTE_WATCH_SECONDS = 0.5
@@ -38,6 +39,8 @@ WATCH_EACH = 8
 LIST_SECONDS = 1.0
 """At most; an eighth of the session timeout, if that is shorter."""
 MAX_GAP_MS = 1000
+CLOSE_SECONDS = 5.0
+"""How long closing waits for a thread that is in the middle of a request."""
 
 
 class HeartbeatTiming(NamedTuple):
@@ -76,26 +79,36 @@ class Heartbeats:
         self._env = table.env
         self._watch_every = LOCAL_WATCH_SECONDS if self._port.is_local else REMOTE_WATCH_SECONDS
         self._hearts: dict[str, Heartbeat] = {}
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        """Guards the hearts and the names of the threads; notified when a thread ends."""
         self._wakes = {"heartbeats": threading.Event(), "watch": threading.Event()}
-        self._threads: dict[str, threading.Thread] = {}
+        self._running: set[str] = set()
         self._stopped = False
 
     def add(self, heart: Heartbeat) -> None:
         """Begin to beat. The first beat is written by the caller, before its join."""
-        with self._lock:
+        with self._changed:
             self._hearts[heart.member] = heart
             for name, work in (("heartbeats", self.send_due), ("watch", self.watch_due)):
-                if name not in self._threads:
-                    self._threads[name] = threading.Thread(
-                        target=self._run, args=(name, work), name=f"offsetlog-{name}", daemon=True
-                    )
-                    self._threads[name].start()
+                if name not in self._running:
+                    self._start(name, work, heart)
         for wake in self._wakes.values():
             wake.set()
 
+    def _start(self, name: str, work: Callable[[], float], heart: Heartbeat) -> None:
+        self._running.add(name)
+        try:
+            self._env.spawn(partial(self._run, name, work), f"offsetlog-{name}")
+        except RuntimeError as error:
+            self._running.discard(name)
+            del self._hearts[heart.member]
+            raise StorageError(
+                f"The thread of the {name} of {heart.member} can't be started: {error}.",
+                "End some threads and try again; the group expels it after its session timeout.",
+            ) from None
+
     def remove(self, member: str) -> None:
-        with self._lock:
+        with self._changed:
             heart = self._hearts.pop(member, None)
         if heart is not None:
             self._delete(member)
@@ -104,19 +117,19 @@ class Heartbeats:
         self._stopped = True
         for wake in self._wakes.values():
             wake.set()
-        for thread in list(self._threads.values()):
-            if thread is not threading.current_thread():
-                thread.join(timeout=5)
+        with self._changed:
+            self._changed.wait_for(lambda: not self._running, timeout=CLOSE_SECONDS)
 
     # --- the threads -----------------------------------------------------------------------
 
     def _run(self, name: str, work: Callable[[], float]) -> None:
         wake = self._wakes[name]
-        while not self._stopped:
+        while True:
             wake.clear()
-            with self._lock:
-                if not self._hearts:
-                    self._threads.pop(name, None)
+            with self._changed:
+                if self._stopped or not self._hearts:
+                    self._running.discard(name)
+                    self._changed.notify_all()
                     return
             try:
                 due = work() - self._env.monotonic()
@@ -126,7 +139,7 @@ class Heartbeats:
             wake.wait(min(max(due, 0.01), 1.0))
 
     def _all(self) -> list[Heartbeat]:
-        with self._lock:
+        with self._changed:
             return list(self._hearts.values())
 
     def send_due(self) -> float:
@@ -202,13 +215,13 @@ class Heartbeats:
             for key in heart.listed:
                 heart.watches[key] = observe(heart.watches[key], self._failed(), 0, 0)
             return
-        at = int(self._env.monotonic() * 1000)
+        now_ms = int(self._env.monotonic() * 1000)
         for key in sorted(heart.listed):
             session_ms = peers[key].subscription.session_ms
             # So small that three eighths of the timeout, more than a heartbeat, are left to look
             # closer, however long this watcher slept.
             gap = min(4000, max(session_ms // 8, 1))
-            watch = observe(heart.watches[key], HeartbeatReading(at, beats.get(key[0])), 0, gap)
+            watch = observe(heart.watches[key], HeartbeatReading(now_ms, beats.get(key[0])), 0, gap)
             heart.watches[key] = watch
             if watch.silent_ms * 2 >= session_ms:
                 self._read_from_now_on(heart, key)
@@ -231,8 +244,8 @@ class Heartbeats:
         gap = max(MAX_GAP_MS, int(4000 * self._watch_every))
         for _ in range(2):
             try:
-                at = int(self._env.monotonic() * 1000)
-                look = HeartbeatReading(at, self._port.look_at_beat(peer.name))
+                now_ms = int(self._env.monotonic() * 1000)
+                look = HeartbeatReading(now_ms, self._port.look_at_beat(peer.name))
             except OffsetLogError:
                 look = self._failed()
             watch = observe(

@@ -13,10 +13,10 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor, Future
+from copy import copy
 from typing import NamedTuple
 
 from offsetlog.core.group.decide import Accepted, Decision, Outcome, Refused, decide
@@ -25,11 +25,12 @@ from offsetlog.core.group.requests import Request
 from offsetlog.core.group.state import EMPTY, GroupsState
 from offsetlog.engine.env import Env
 from offsetlog.errors import OffsetLogError, StorageError
+from offsetlog.logs import get_logger
 from offsetlog.storage import forks
 from offsetlog.storage.offsets.port import OffsetsPort, Upkeep
 from offsetlog.storage.store import Committed, Unknown
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_CONFLICTS = 200
 MAX_UNANSWERED = 5
@@ -87,7 +88,12 @@ class OffsetsTable:
             self._opened = True
         began = self.env.monotonic()
         news = self.port.read(self._table.version)
-        self._table = fold(self._table, news.facts, news.version)
+        if news.anew:
+            logger.warning("Somebody changed rows of %s: it is folded anew", self.port.url)
+            self._table = fold(EMPTY, news.facts, news.version)
+            self._checkpoint()
+        elif news.version > self._table.version:
+            self._table = fold(self._table, news.facts, news.version)
         self._looked_at = began
         if self._table.version - self._checkpointed >= CHECKPOINT_EVERY:
             self._checkpoint()
@@ -143,7 +149,10 @@ class OffsetsTable:
         """Decide and append until both hold at one version."""
         fresh = False
         if not self._opened or self._unanswered is not None:
-            self._resolve_unanswered()
+            # Before anything else is appended: what became of the last append?
+            self._refresh()
+            if self._unanswered is not None:
+                self._append(self._unanswered)
             fresh = True
         for conflicts in range(MAX_CONFLICTS):
             decision = decide(self._table, requests, self.env.now_ms(), self.env.new_id())
@@ -214,12 +223,6 @@ class OffsetsTable:
             may_have_landed=self._unanswered is not None,
         )
 
-    def _resolve_unanswered(self) -> None:
-        """Before anything else is appended, find out what became of the last append."""
-        self._refresh()
-        if self._unanswered is not None:
-            self._append(self._unanswered)
-
     def _pause(self, conflicts: int) -> None:
         """Losers of a race spread out, and wait longer when there are many of them."""
         longest = min(MAX_PAUSE_SECONDS, 0.004 * 2 ** min(conflicts, 6))
@@ -237,22 +240,20 @@ class OffsetsTable:
     def _look_after(self, version: int) -> None:
         if version - self._checkpointed >= CHECKPOINT_EVERY:
             self._checkpoint()
-        if version % TIDY_EVERY == 0 and not self._tidying:
-            self._tidying = True
-            self._background(lambda: self._tidy(version))
-
-    def _background(self, work: Callable[[], None]) -> None:
+        if version % TIDY_EVERY or self._tidying:
+            return
+        self._tidying = True
         if self._pool is None:
-            work()
+            self._tidy()
             return
         try:
-            self._pool.submit(work)
+            self._pool.submit(self._tidy)
         except RuntimeError:
             self._tidying = False  # The log is being closed.
 
-    def _tidy(self, version: int) -> None:
+    def _tidy(self) -> None:
         try:
-            self.port.tidy(version)
+            self.port.tidy()
         except OffsetLogError as error:
             logger.info("The offsets table %s was not tidied: %s", self.port.url, str(error))
         finally:
@@ -262,12 +263,7 @@ class OffsetsTable:
 def _copy(error: BaseException) -> BaseException:
     """An exception object of its own for each who waits."""
     if isinstance(error, OffsetLogError):
-        return type(error)(
-            error.message,
-            error.hint,
-            retryable=error.retryable,
-            may_have_landed=error.may_have_landed,
-        )
+        return copy(error)
     if isinstance(error, Exception):
         return error
     return StorageError(

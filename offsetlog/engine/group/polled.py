@@ -80,8 +80,8 @@ def _merge(ranges: list[OffsetRange]) -> list[OffsetRange]:
         else:
             merged.append((low, high))
     while len(merged) > MAX_RANGES:
-        at = min(range(1, len(merged)), key=lambda n: merged[n][0] - merged[n - 1][1])
-        merged[at - 1 : at + 1] = [(merged[at - 1][0], merged[at][1])]
+        gap = min(range(1, len(merged)), key=lambda n: merged[n][0] - merged[n - 1][1])
+        merged[gap - 1 : gap + 1] = [(merged[gap - 1][0], merged[gap][1])]
     if last is not None:
         newest = next(r for r in merged if r[0] <= last[0] and last[1] <= r[1])
         merged.remove(newest)

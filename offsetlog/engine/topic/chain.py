@@ -18,9 +18,7 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -29,11 +27,12 @@ from offsetlog.core.topic.entry import Entry, Verdict, Void
 from offsetlog.core.topic.fold import judge, step
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState, rebase
 from offsetlog.engine.env import Env
+from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.errors import CorruptLogError, OffsetLogError, StorageError, UnknownTopicError
 from offsetlog.format import entries as entry_format
 from offsetlog.format.entries import StoredEntry
 from offsetlog.format.names import BUCKET_ENTRIES, EntryName, SnapshotName, bucket_folder
-from offsetlog.storage import forks
+from offsetlog.logs import get_logger
 from offsetlog.storage.store import Committed, Conflict, Offer, PutResult, Store
 
 COMPANY_ENTRIES = 64
@@ -48,7 +47,7 @@ PROVEN_SECONDS = 600.0
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class FolderTakenError(UnknownTopicError):
@@ -62,27 +61,40 @@ class LandedEntry(NamedTuple):
     verdict: Verdict
 
 
+class Ahead(NamedTuple):
+    """What was at the next name."""
+
+    number: int
+    stored: StoredEntry | None
+
+
 class _Anchor(NamedTuple):
     """An entry that was folded; no other will ever be at its number."""
 
     number: int
     write_id: str
+    name: str
 
 
 class Chain:
     def __init__(
-        self, store: Store, folder: str, env: Env, pool: ThreadPoolExecutor | None = None
+        self,
+        store: Store,
+        folder: str,
+        env: Env,
+        pool: ThreadPoolExecutor | None = None,
+        recent: RecentEntries | None = None,
     ) -> None:
         self.store = store
         self.folder = folder
         self.env = env
         self.state: TopicState = EMPTY_STATE
-        self._made_in = forks.process()
         self._pool = None if store.is_local else pool
         self._lock = env.new_lock()
         self._watched: dict[str, LandedEntry | None] = {}
-        self._recent: OrderedDict[int, StoredEntry] = OrderedDict()
-        self._recent_bytes = 0
+        if recent is None:
+            recent = RecentEntries(env.limits.recent_bytes)
+        self._recent = recent.of_chain()
         self._undecided: int | None = None
         self._anchor: _Anchor | None = None
         self._stamp_of: Callable[[str], object] | None = store.stamp if store.has_stamps else None
@@ -109,7 +121,7 @@ class Chain:
                 self._anchor_below(stored.tip)
             if stored.tip >= self.state.tip:
                 self.state = stored
-            state = self.refresh()
+            state = self.refresh(asked=2)  # There are mostly some, some 30 at the most.
             if state.tip == stored.tip and not self.store.is_local:
                 try:
                     self.check_reaches(stored.tip)
@@ -145,9 +157,9 @@ class Chain:
             self._anchor_to(tip - 1, last.entry.write_id)
 
     def _anchor_to(self, number: int, write_id: str) -> None:
-        self._anchor = _Anchor(number, write_id)
+        self._anchor = _Anchor(number, write_id, str(EntryName(self.folder, number)))
         if self._stamp_of is not None:
-            self._stamp = self._stamp_of(str(EntryName(self.folder, number)))
+            self._stamp = self._stamp_of(self._anchor.name)
         self._proven_until = self.env.monotonic() + PROVEN_SECONDS
 
     def doubt(self) -> None:
@@ -187,7 +199,7 @@ class Chain:
             return
         stamp: object = None
         if self._stamp_of is not None:
-            stamp = self._stamp_of(str(EntryName(self.folder, anchor.number)))
+            stamp = self._stamp_of(anchor.name)
             if stamp is not None and stamp == self._stamp:
                 return
         elif self.env.monotonic() < self._proven_until:
@@ -234,7 +246,7 @@ class Chain:
         """``state`` folded forward to ``tip``, beside the chain's own state, which others use."""
         while state.tip < tip:
             numbers = range(state.tip, min(tip, state.tip + self.env.limits.window))
-            for number, stored in zip(numbers, self._read_all(numbers), strict=True):
+            for number, stored in zip(numbers, self.read_entries(numbers), strict=True):
                 if stored is None:
                     raise CorruptLogError(
                         f"{EntryName(self.folder, number)} is missing, though it was there.",
@@ -243,27 +255,34 @@ class Chain:
                 state, _ = step(state, stored.entry)
         return state
 
-    def _read_all(self, numbers: range) -> Iterator[StoredEntry | None]:
+    def read_entries(self, numbers: Sequence[int]) -> list[StoredEntry | None]:
+        """Several at once, where the storage makes one wait for each."""
         if self._pool is None or len(numbers) == 1:
-            return map(self.read_entry, numbers)
-        return self._pool.map(self.read_entry, numbers)
+            return [self.read_entry(number) for number in numbers]
+        return list(self._pool.map(self.read_entry, numbers))
 
-    def refresh(self) -> TopicState:
-        """Fold forward until a name is not there."""
-        forks.check(self._made_in)
+    def refresh(self, asked: int = 1) -> TopicState:
+        """Fold forward until a name is not there. An idle look is one request, and one that
+        finds one new entry is two; who is far behind asks for more and more at once.
+        ``asked``: how many names a second look asks for."""
         with self._lock:
             width = 1
-            while True:
-                folded = self._fold_window(width)
-                if folded < width:
-                    return self.state
-                width = min(self.env.limits.window, 2 * width) if self._pool is not None else 1
+            while self._fold_window(width) == width:
+                if self._pool is not None:
+                    width, asked = min(self.env.limits.window, asked), 2 * asked
+            return self.state
 
-    def advance(self) -> TopicState:
+    def advance(self, ahead: Ahead | None = None) -> TopicState:
         """Fold what is there of the next names, in one go: an idle look is one request, and so
-        is a look that finds one new entry. A reader that is far behind asks for more each time."""
-        forks.check(self._made_in)
+        is a look that finds one new entry. A reader that is far behind asks for more each time.
+        ``ahead`` is the answer to that request, where it was asked already."""
         with self._lock:
+            if ahead is not None and ahead.number == self.state.tip:
+                self._hits = 0 if ahead.stored is None else self._hits + 1
+                if ahead.stored is not None:
+                    self.check_not_taken()
+                    self._fold_one(ahead.number, ahead.stored)
+                return self.state
             # Two hits in a row may be chance; from the third on there is a backlog.
             limit = 1 if self._pool is None else self.env.limits.window
             width = min(limit, 2 ** max(0, self._hits - 2))
@@ -271,12 +290,26 @@ class Chain:
             self._hits = self._hits + 1 if full else 0
             return self.state
 
+    def ask_ahead(self) -> Ahead | None:
+        """The next name, asked for before the look; what is wrong with it that look says."""
+        number = self.state.tip
+        try:
+            return None if self._hits > 2 else Ahead(number, self._get(number))
+        except OffsetLogError:
+            return None
+
     def read_entry(self, number: int) -> StoredEntry | None:
-        """An entry as it is stored: from memory if it was folded lately, else one request."""
-        return self.recent(number) or self._get(number)
+        """An entry as it is stored: from memory if it was folded or read lately, else one
+        request."""
+        stored = self._recent.get(number)
+        if stored is None:
+            stored = self._get(number)
+            if stored is not None:
+                self._recent.keep(number, stored)
+        return stored
 
     def recent(self, number: int) -> StoredEntry | None:
-        """An entry that was folded lately; None if it would have to be asked for."""
+        """An entry that was folded or read lately; None if it would have to be asked for."""
         return self._recent.get(number)
 
     def fold_to(self, number: int) -> None:
@@ -343,11 +376,7 @@ class Chain:
         elif self._watched[write_id] is None:
             self._watched[write_id] = LandedEntry(number, verdict)
         self.state = state
-        self._recent[number] = stored
-        self._recent_bytes += len(stored.data)
-        while self._recent_bytes > self.env.limits.recent_bytes and len(self._recent) > 1:
-            _, old = self._recent.popitem(last=False)
-            self._recent_bytes -= len(old.data)
+        self._recent.keep(number, stored)
 
     # --- landing ---------------------------------------------------------------------------
 
@@ -356,7 +385,6 @@ class Chain:
 
         ``tried`` takes the numbers where the bytes may be. An error says ``may_have_landed``
         whenever they may be at one of them and the fold has not told."""
-        forks.check(self._made_in)
         write_id = stored.entry.write_id
         void = judge(self.state, stored.entry)
         if void is not None:
@@ -507,17 +535,19 @@ class Chain:
 
     def entry_at(self, number: int) -> tuple[Entry, Verdict] | None:
         """An old entry and the fold's word on it, found by folding to it; None: there is none."""
-        state = self.state_before(number)
-        while True:
-            stored = self.read_entry(state.tip)
-            if stored is None:
-                return None
-            tip = state.tip
-            state, verdict = step(state, stored.entry)
-            if tip == number:
-                return stored.entry, verdict
+        stored = self.read_entry(number)
+        if stored is None:
+            return None
+        state = self.fold_aside(self.state_before(number), number)
+        return stored.entry, step(state, stored.entry)[1]
 
     def state_before(self, number: int) -> TopicState:
         """A state at or before ``number``: a stored one where there is one."""
         stored = self.open_stored(number) if self.open_stored is not None else None
         return EMPTY_STATE if stored is None else stored
+
+
+def ask_all_ahead(chains: Sequence[Chain]) -> list[Ahead | None]:
+    """For who is about to advance several: where each makes one wait, all are asked at once."""
+    pool = chains[0]._pool if len(chains) > 1 else None
+    return [None] * len(chains) if pool is None else list(pool.map(Chain.ask_ahead, chains))

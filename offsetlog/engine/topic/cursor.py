@@ -51,9 +51,9 @@ class _Stream(NamedTuple):
 class Cursor:
     """For one thread."""
 
-    def __init__(self, handle: Callable[[str], OpenTopic], starts: StartingOffsets) -> None:
-        self._open = handle
-        self._handles: dict[str, OpenTopic] = {}
+    def __init__(self, open_topic: Callable[[str], OpenTopic], starts: StartingOffsets) -> None:
+        self._open = open_topic
+        self._topics: dict[str, OpenTopic] = {}
         """Of the topics that are read: positions are of the chain that was opened, and never of
         one that took its folder."""
         self._starts = starts
@@ -67,19 +67,19 @@ class Cursor:
         self.before: Positions | None = None
         """While a poll gathers: the positions of the last poll that returned."""
 
-    def handle(self, topic: str) -> OpenTopic:
+    def open_topic(self, name: str) -> OpenTopic:
         """The topic as it was opened, as long as one of its partitions is read."""
-        handle = self._handles.get(topic)
-        if handle is None:
-            handle = self._open(topic)
-            if any(tp.topic == topic for tp in self.positions):
-                self._handles[topic] = handle
-        return handle
+        topic = self._topics.get(name)
+        if topic is None:
+            topic = self._open(name)
+            if any(tp.topic == name for tp in self.positions):
+                self._topics[name] = topic
+        return topic
 
     def check_places(self) -> None:
         """Raise if another topic took the folder of one that is read."""
-        for handle in self._handles.values():
-            handle.chain.check_not_taken()
+        for topic in self._topics.values():
+            topic.chain.check_not_taken()
 
     def rewind(self, before: Positions | None = None) -> None:
         """Nothing of what was gathered last was returned, so the positions are again those of
@@ -93,7 +93,7 @@ class Cursor:
         """Read these and no others; those that were read already go on where they were."""
         self.positions = {tp: self.positions.get(tp) for tp in partitions}
         topics = {tp.topic for tp in self.positions}
-        self._handles = {name: h for name, h in self._handles.items() if name in topics}
+        self._topics = {name: t for name, t in self._topics.items() if name in topics}
         self._streams = {tp: s for tp, s in self._streams.items() if tp in self.positions}
         self._running = {tp: r for tp, r in self._running.items() if tp in self.positions}
         self.paused &= self.positions.keys()
@@ -114,7 +114,7 @@ class Cursor:
     def position(self, tp: TopicPartition) -> int:
         position = self.positions[tp]
         if position is None:
-            self.handle(tp.topic).state()
+            self.open_topic(tp.topic).state()
             position = self.positions[tp] = self._starts.begin(tp)
         return position
 
@@ -128,7 +128,7 @@ class Cursor:
                 continue
             try:
                 if tp.topic not in looked:
-                    self.handle(tp.topic).state()
+                    self.open_topic(tp.topic).state()
                     looked.add(tp.topic)
                 self.positions[tp] = self._starts.begin(tp)
             except UnknownTopicError as error:
@@ -196,9 +196,9 @@ class Cursor:
 
     def _read(self, tp: TopicPartition) -> FetchedBatch | None:
         """The next batch of a partition; None when the position is at the end."""
-        handle = self.handle(tp.topic)
+        topic = self.open_topic(tp.topic)
         try:
-            check_partition(handle.known_state(), tp.partition)
+            check_partition(topic.known_state(), tp.partition)
         except UnknownTopicError:
             if self.skips_unknown:
                 return None
@@ -206,28 +206,28 @@ class Cursor:
         position = self.positions[tp]
         if position is None:
             return None
-        part = handle.chain.state.parts[tp.partition]
+        part = topic.chain.state.parts[tp.partition]
         if not part.start <= position <= part.end:
             position = self._starts.out_of_range(tp, position)
             self.move(tp, position)
-            part = handle.chain.state.parts[tp.partition]
+            part = topic.chain.state.parts[tp.partition]
         if position == part.end:
             return None
         try:
-            return self._continue(handle, tp, position, part.end)
+            return self._continue(topic, tp, position, part.end)
         except OffsetOutOfRangeError:
             # Retention took it between the plan and the read.
             self.move(tp, self._starts.out_of_range(tp, position))
             return self._read(tp)
 
     def _continue(
-        self, handle: OpenTopic, tp: TopicPartition, position: int, end: int
+        self, topic: OpenTopic, tp: TopicPartition, position: int, end: int
     ) -> FetchedBatch:
         """The next batch of the run that is being read, or of a new one up to ``end``."""
         running = self._running.pop(tp, None)
         batch = None if running is None else next(running, None)
         if batch is None or batch.start != position:
-            running = handle.reader.read(tp.partition, position, end, ALL_COLUMNS)
+            running = topic.reader.read(tp.partition, position, end, ALL_COLUMNS)
             batch = next(running)
         assert running is not None
         self._running[tp] = running

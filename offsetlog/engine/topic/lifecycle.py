@@ -10,7 +10,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from offsetlog.core.topic.entry import Configure, Create, Delete, Expire, Trim, Void
@@ -25,12 +24,13 @@ from offsetlog.errors import (
     TopicExistsError,
     UnknownTopicError,
 )
-from offsetlog.values import CONFIG_KEYS, MAX_PARTITIONS, check_name, normalise_config
+from offsetlog.logs import get_logger
+from offsetlog.storage.store import Store
+from offsetlog.values import CONFIG_KEYS, MAX_PARTITIONS, check_name, held_offsets, normalise_config
 
 TRIES = 20
-COMPACTION = "Compaction by key is not there yet; 'delete' is the policy that works."
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def check_partitions(count: object) -> int:
@@ -41,17 +41,20 @@ def check_partitions(count: object) -> int:
     return count
 
 
-def check_config(config: Mapping[str, object] | None) -> dict[str, str]:
+def check_config(store: Store, config: Mapping[str, object] | None) -> dict[str, str]:
     stored = normalise_config(config)
-    if "compact" in stored.get("cleanup.policy", ""):
-        raise InvalidRequestError("cleanup.policy=compact cannot be set.", COMPACTION)
+    if stored.get("table.format") == "delta" and store.delta_address("") is None:
+        raise InvalidRequestError(
+            f"table.format=delta cannot be set: no reader of Delta reaches {store.url}.",
+            "A table needs a local disk, S3, Google Cloud Storage or Azure.",
+        )
     return stored
 
 
 def create(topic: OpenTopic, partitions: int, config: Mapping[str, object] | None) -> TopicState:
     name = check_name(topic.name)
     count = check_partitions(partitions)
-    stored = tuple(sorted(check_config(config).items()))
+    stored = tuple(sorted(check_config(topic.chain.store, config).items()))
     for _ in range(TRIES):
         state = topic.refresh()
         if state.alive:
@@ -80,7 +83,7 @@ def alter(
     unset: tuple[str, ...] = (),
 ) -> TopicState:
     """More partitions, other settings, or settings back to their defaults."""
-    changes = check_config(config)
+    changes = check_config(topic.chain.store, config)
     drop = set(check_config_keys(unset))
     for _ in range(TRIES):
         state = topic.state()
@@ -129,7 +132,7 @@ def trim(topic: OpenTopic, before: Mapping[int, int]) -> dict[int, int]:
         if not 0 <= target <= part.end:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {topic.name}-{partition} is not there.",
-                f"It holds {part.start} to {part.end}.",
+                held_offsets(part.start, part.end),
             )
         starts.append((partition, target))
     if starts:

@@ -11,7 +11,6 @@ Invariants:
 from __future__ import annotations
 
 import difflib
-import logging
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,26 +19,37 @@ from offsetlog.core.topic.entry import Body, Counted, Entry, Void
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.writer import Writer
 from offsetlog.engine.env import Env
-from offsetlog.engine.topic.chain import Chain
+from offsetlog.engine.topic.chain import Ahead, Chain
 from offsetlog.engine.topic.reader import Reader
+from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.engine.topic.stored_state import StoredState
+from offsetlog.engine.topic.topic_table import TopicTable
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, UnknownTopicError
 from offsetlog.format import entries as entry_format
 from offsetlog.format.names import ROOT_FILE, topic_folder
+from offsetlog.logs import get_logger
 from offsetlog.storage import forks
 from offsetlog.storage.store import Store
 from offsetlog.values import TopicConfig, settings_of
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class OpenTopic:
-    def __init__(self, store: Store, name: str, env: Env, pool: ThreadPoolExecutor | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        env: Env,
+        pool: ThreadPoolExecutor | None,
+        recent: RecentEntries | None = None,
+    ) -> None:
         self.name = name
-        self.chain = Chain(store, topic_folder(name), env, pool)
+        self.chain = Chain(store, topic_folder(name), env, pool, recent)
         self.stored = StoredState(self.chain)
         self.reader = Reader(self.chain, self.stored, pool)
         self.writer = Writer(self.chain, pool)
+        self.table = TopicTable(self.chain, self.stored)
         self.gathering: weakref.WeakSet[Any] = weakref.WeakSet()
         """Lanes of keyed producers with a batch that is not written yet."""
         self.dropped: dict[tuple[str, int], str] = {}
@@ -52,24 +62,24 @@ class OpenTopic:
 
     def state(self) -> TopicState:
         """The topic's state at the end of its chain."""
-        self.check_process()
+        forks.check(self._made_in)
         return self._of_existing(self.stored.refresh())
 
-    def advance(self) -> TopicState:
+    def advance(self, ahead: Ahead | None = None) -> TopicState:
         """The topic's state after one request, which need not reach the end of the chain."""
-        self.check_process()
-        return self._of_existing(self.stored.advance())
+        forks.check(self._made_in)
+        return self._of_existing(self.stored.advance(ahead))
 
     def known_state(self) -> TopicState:
         """The topic's state as it is known; only one that was never opened is asked for."""
-        self.check_process()
+        forks.check(self._made_in)
         if not self.chain.state.tip:
             self.stored.open()
         return self._of_existing(self.chain.state)
 
     def refresh(self) -> TopicState:
         """The state at the end of the chain, whether or not the topic exists."""
-        self.check_process()
+        forks.check(self._made_in)
         state = self.stored.refresh()
         if state.tip and topic_folder(state.topic) != self.chain.folder:
             raise CorruptLogError(
@@ -103,6 +113,7 @@ class OpenTopic:
 
     def decide(self, body: Body) -> Void | None:
         """Land an entry without rows; None if it counted."""
+        forks.check(self._made_in)
         env = self.chain.env
         entry = Entry(env.new_id(), env.now_ms(), body)
         verdict = self.chain.land(entry_format.encode(entry, None, "none")).verdict

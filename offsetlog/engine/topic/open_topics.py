@@ -10,24 +10,28 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
+from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit, WritingThreads
 from offsetlog.engine.append.writer import DELIVERY_SECONDS
 from offsetlog.engine.env import Env
+from offsetlog.engine.pool import Pool
 from offsetlog.engine.topic.folder import check_no_rest
 from offsetlog.engine.topic.open_topic import OpenTopic, unknown_topic
+from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
 from offsetlog.format import names
+from offsetlog.logs import get_logger
 from offsetlog.storage.store import Store
 from offsetlog.values import check_name
 
-logger = logging.getLogger(__name__)
+LOOKS_AT_ONCE = 16
+T = TypeVar("T")
+logger = get_logger(__name__)
 
 
 class TopicsFound(NamedTuple):
@@ -50,6 +54,8 @@ class OpenTopics:
         self._env = env
         self._pool = pool
         self._buffer_bytes = buffer_bytes
+        self._threads = WritingThreads()
+        self._recent = RecentEntries(env.limits.recent_bytes)
         self._topics: dict[str, OpenTopic] = {}
         self._group_commits: dict[str, GroupCommit] = {}
         self._set_aside: list[tuple[OpenTopic, GroupCommit | None]] = []
@@ -78,7 +84,9 @@ class OpenTopics:
         with self.lock:
             group_commit = self._group_commits.get(name)
             if group_commit is None:
-                group_commit = self._group_commits[name] = GroupCommit(topic, self._buffer_bytes)
+                group_commit = self._group_commits[name] = GroupCommit(
+                    topic, self._buffer_bytes, self._threads
+                )
             return group_commit
 
     def ever_created(self, name: str) -> OpenTopic:
@@ -89,24 +97,43 @@ class OpenTopics:
             raise unknown_topic(name, state)
         return topic
 
-    def find_all(self) -> TopicsFound:
-        found = TopicsFound([], {})
-        for folder in sorted(filter(names.is_topic_folder, self._store.folders(""))):
+    def find_all(self, *, keep: bool = False) -> TopicsFound:
+        """Every topic, refreshed; several at a time where the storage makes one wait. Those that
+        the program does not use are not kept, unless it is going to look again: then ``keep``
+        makes the next look at each of them one request."""
+        folders = sorted(filter(names.is_topic_folder, self._store.folders("")))
+        with self.lock:
+            known = {topic.chain.folder: topic for topic in self._topics.values()}
+
+        def look(folder: str) -> OpenTopic | OffsetLogError | None:
             try:
-                topic = self._in_folder(folder)
+                topic = self._in_folder(folder, known.get(folder))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this topic's
-                found.broken[folder] = as_topic_error(folder, error)
                 logger.info("%s can't be read: %s", folder, str(error))
-            else:
-                if topic is not None:
-                    found.topics.append(topic)
+                return as_topic_error(folder, error)
+            if topic is not None and keep:
+                with self.lock:
+                    self._topics.setdefault(topic.name, topic)
+            return topic
+
+        found = TopicsFound([], {})
+        for folder, outcome in zip(folders, self._several(look, folders), strict=True):
+            if isinstance(outcome, OffsetLogError):
+                found.broken[folder] = outcome
+            elif outcome is not None:
+                found.topics.append(outcome)
         return found
 
-    def _in_folder(self, folder: str) -> OpenTopic | None:
-        """The topic whose chain lies in a folder, refreshed; None if there is no chain. One that
-        the program does not use is not kept: its newest entries would stay in memory."""
-        with self.lock:
-            topic = next((t for t in self._topics.values() if t.chain.folder == folder), None)
+    def _several(self, look: Callable[[str], T], folders: list[str]) -> list[T]:
+        if self._pool is None or self._store.is_local or len(folders) < 2:
+            return [look(folder) for folder in folders]
+        # Threads of their own: each look may wait for what it asks of the shared ones.
+        with Pool(min(LOOKS_AT_ONCE, len(folders)), "offsetlog-topics") as pool:
+            return list(pool.map(look, folders))
+
+    def _in_folder(self, folder: str, topic: OpenTopic | None) -> OpenTopic | None:
+        """The topic whose chain lies in a folder, refreshed; None if there is no chain. ``topic``
+        is the one that is open for the folder, if one is."""
         if topic is not None:
             try:
                 topic.chain.check_place()
@@ -126,7 +153,7 @@ class OpenTopics:
         return topic
 
     def _open(self, name: str) -> OpenTopic:
-        return OpenTopic(self._store, name, self._env, self._pool)
+        return OpenTopic(self._store, name, self._env, self._pool, self._recent)
 
     def release(self, folder: str) -> None:
         """Open the topics of a folder anew when they are next asked for."""

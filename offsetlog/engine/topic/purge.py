@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from typing import NamedTuple
 
+from offsetlog.core.topic.plan import estimate_records
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.folder import FolderContents, read_contents, remove_files
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import CorruptLogError, StorageError
+from offsetlog.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class PurgePlan(NamedTuple):
@@ -28,7 +29,10 @@ def plan_purge(topic: OpenTopic) -> PurgePlan:
     """Changes nothing."""
     chain = topic.chain
     state = _state_to_purge(topic)
-    records = None if state is None else sum(part.end - part.start for part in state.parts)
+    records = None
+    if state is not None:
+        ranges = [(p, part.start, part.end) for p, part in enumerate(state.parts)]
+        records = sum(estimate_records(state, *one) for one in ranges)
     contents = read_contents(chain.store, chain.folder)
     return PurgePlan(topic.name, f"{chain.store.url}/{chain.folder}", records, contents)
 

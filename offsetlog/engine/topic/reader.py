@@ -13,12 +13,13 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -26,16 +27,24 @@ import pyarrow as pa
 
 from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.extents import Extent
-from offsetlog.core.topic.index import Leaf
+from offsetlog.core.topic.index import Leaf, integers
+from offsetlog.core.topic.retention import Sizes, joined
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic.chain import Chain
 from offsetlog.engine.topic.stored_state import StoredState
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError
 from offsetlog.format.entries import StoredEntry, decode
 from offsetlog.format.names import EntryName, segment_of
-from offsetlog.format.record_schema import OFFSET, as_arrow, complete, milliseconds
+from offsetlog.format.record_schema import (
+    OFFSET,
+    PARTITION,
+    ROWS,
+    as_arrow,
+    complete,
+    milliseconds,
+)
 from offsetlog.format.segments import OpenSegment
-from offsetlog.values import MAX_OFFSET
+from offsetlog.logs import get_logger
 
 ALL_COLUMNS = ("key", "value", "headers", "timestamp", "offset")
 LOOKUP_BYTES = 1024 * 1024
@@ -46,8 +55,10 @@ LOCAL_FILES = 2
 LOCAL_BYTES = 1024 * 1024
 """On a local disk fewer files are read ahead, and small ones not at all: they take no longer than
 handing them to another thread."""
+_ENTRY = attrgetter("entry")
+INLINE_ROWS = pa.schema([*ROWS, OFFSET, PARTITION])
 NOTHING: Mapping[int, bytes] = {}
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class FetchedBatch(NamedTuple):
@@ -60,6 +71,33 @@ class FetchedBatch(NamedTuple):
     table: pa.Table
 
 
+class InlineRows:
+    """Rows of many partitions, with their offsets."""
+
+    def __init__(self, tables: list[pa.Table]) -> None:
+        whole = pa.concat_tables(tables or [INLINE_ROWS.empty_table()])
+        places = [whole.column(name).to_numpy() for name in ("partition", "offset")]
+        order = np.lexsort(places[::-1])
+        self._partitions, self._offsets = (place[order] for place in places)
+        self._table = whole.select(list(ALL_COLUMNS)).take(order)
+
+    def between(self, partition: int, start: int, end: int) -> pa.Table:
+        """Those that are there of [start, end)."""
+        first, last = np.searchsorted(self._partitions, [partition, partition + 1])
+        low, high = first + np.searchsorted(self._offsets[first:last], [start, end])
+        return self._table.slice(low, high - low)
+
+
+def _rows_of(stored: StoredEntry, extents: list[Extent]) -> pa.Table:
+    rows = [np.arange(e.row, e.row + e.records) for e in extents]
+    table = stored.rows(0, stored.inline_records, ALL_COLUMNS[:-1]).take(np.concatenate(rows))
+    offsets = np.concatenate([np.arange(e.base, e.end, dtype=np.int64) for e in extents])
+    numbers = np.array([e.partition for e in extents], np.int32)
+    partitions = np.repeat(numbers, [e.records for e in extents])
+    table = table.append_column(OFFSET, as_arrow(offsets, OFFSET.type))
+    return table.append_column(PARTITION, as_arrow(partitions, PARTITION.type))
+
+
 class _OldPlan(Exception):
     """What the plan named is not there as it was named."""
 
@@ -69,7 +107,8 @@ class _OldPlan(Exception):
         self.reason = reason
 
 
-_Source = OpenSegment | StoredEntry
+_Source = OpenSegment | StoredEntry | None
+"""None: no file holds the piece, whose records are all gone."""
 
 
 class Reader:
@@ -84,6 +123,9 @@ class Reader:
         self._pool = pool
         self._is_local = chain.store.is_local
         self._kept: dict[int, StoredEntry] | None = None
+        self._lock = chain.env.new_lock()
+        self._asked: dict[int, Future[StoredEntry | None]] = {}
+        """Entries that are on their way: several partitions wait for the same request."""
 
     # --- planning --------------------------------------------------------------------------
 
@@ -104,21 +146,6 @@ class Reader:
             if not self._load(answer.uids, leaves):
                 self.stored.recover()
 
-    def extents(self, state: TopicState, partition: int, start: int, end: int) -> Iterator[Extent]:
-        """All extents of a range as ``state`` has them, a leaf at a time."""
-        leaves: dict[str, Leaf] = {}
-        while start < end:
-            # A limit, so that one leaf is asked for at a time.
-            answer = fetch.plan(state, partition, start, end, leaves, max_records=MAX_OFFSET)
-            if isinstance(answer, fetch.NeedLeaves):
-                leaves.clear()
-                if not self._load(answer.uids, leaves):
-                    state = self.stored.readable(state)
-                continue
-            for piece in answer:
-                yield piece.extent
-                start = piece.end
-
     def live(self, state: TopicState, choose: Callable[[Leaf, range], list[int]]) -> list[Extent]:
         """Live extents of all partitions, in no order: those that ``choose`` picks from the spans
         of each leaf, and all that are in no leaf yet. Each leaf is read once."""
@@ -133,6 +160,25 @@ class Reader:
         for part in state.parts:
             extents += part.tail.overlapping(part.start, part.end)
         return extents
+
+    def sizes(self, state: TopicState) -> list[Sizes]:
+        """The sizes of each partition's live extents. Each leaf is read once."""
+        chunks: list[list[Sizes]] = [[] for _ in state.parts]
+        for uid, fences in fetch.live_fences(state).items():
+            leaf = self.stored.leaf(uid)
+            if leaf is None:
+                return self.sizes(self.stored.readable(state))
+            for fence in fences:
+                span = leaf.span(fence.partition, fence.base, fence.end)
+                at = slice(span.start, span.stop)
+                chunks[fence.partition].append(
+                    Sizes(leaf.end[at], leaf.bytes[at], leaf.min_ts[at], leaf.max_ts[at])
+                )
+        for mine, part in zip(chunks, state.parts, strict=True):
+            for extent in part.tail.overlapping(part.start, part.end):
+                one = (extent.end, extent.bytes, extent.min_ts, extent.max_ts)
+                mine.append(Sizes(*(integers([value]) for value in one)))
+        return [joined(mine) for mine in chunks]
 
     def _load(self, uids: tuple[str, ...], leaves: dict[str, Leaf]) -> bool:
         """False when one can't be read: it was merged into a newer one, or is broken."""
@@ -183,7 +229,9 @@ class Reader:
     ) -> Iterator[FetchedBatch]:
         at_once = self._limits.whole_bytes if since is None else LOOKUP_BYTES
         for piece, source in self._sources(pieces, at_once):
-            if isinstance(source, OpenSegment):
+            if source is None:
+                yield _nothing(piece, piece.start, columns)
+            elif isinstance(source, OpenSegment):
                 yield from _segment_batches(piece, source, columns, since)
             else:
                 yield self._inline_batch(piece, source, columns)
@@ -214,7 +262,22 @@ class Reader:
     ) -> Callable[[], _Source]:
         if self._is_local and piece.extent.bytes < LOCAL_BYTES:
             return partial(self._open, piece, at_once)
+        if piece.extent.inline and self._kept is None:
+            number = piece.extent.entry
+            with self._lock:
+                if number not in self._asked and self.chain.recent(number) is None:
+                    asked = self._asked[number] = pool.submit(self._ask, number)
+                    if asked.done():
+                        self._asked.pop(number, None)
+            return partial(self._open, piece, at_once)
         return pool.submit(self._open_and_check, piece, at_once).result
+
+    def _ask(self, number: int) -> StoredEntry | None:
+        try:
+            return self.chain.read_entry(number)
+        finally:
+            with self._lock:
+                self._asked.pop(number, None)
 
     def _open_and_check(self, piece: fetch.PlannedPiece, at_once: int) -> _Source:
         source = self._open(piece, at_once)
@@ -226,7 +289,7 @@ class Reader:
     def _open(self, piece: fetch.PlannedPiece, at_once: int) -> _Source:
         extent = piece.extent
         if extent.segment is None:
-            return self._open_entry(extent)
+            return None if extent.is_empty else self._open_entry(extent)
         name = str(segment_of(self.chain.folder, extent))
         store, ref = self.chain.store, extent.segment
         if ref.size <= at_once or (piece.is_whole and at_once == self._limits.whole_bytes):
@@ -261,7 +324,8 @@ class Reader:
         if stored is not None and stored.entry.write_id == extent.write_id:
             return stored
         name = EntryName(self.chain.folder, extent.entry)
-        stored = self.chain.read_entry(extent.entry)
+        asked = self._asked.get(extent.entry)
+        stored = self.chain.read_entry(extent.entry) if asked is None else asked.result()
         if stored is None:
             raise _OldPlan(extent, f"{name} is not there")
         if stored.entry.write_id != extent.write_id:
@@ -280,6 +344,20 @@ class Reader:
         count = piece.end - piece.start
         table = stored.rows(extent.row + piece.start - extent.base, count, plain)
         return _batch(piece, table, columns, piece.start, piece.end)
+
+    def inline_rows(self, extents: Iterable[Extent]) -> InlineRows:
+        """The rows of extents that lie in entries, whatever their partitions: each entry is read
+        once. Those of an entry that is not as it was planned are left out."""
+        by_entry = groupby(sorted(extents, key=_ENTRY), key=_ENTRY)
+        wanted = {number: list(group) for number, group in by_entry}
+        numbers, tables = list(wanted), []
+        for low in range(0, len(numbers), self._limits.window):
+            window = numbers[low : low + self._limits.window]
+            self.chain.read_entries(window)
+            for number in window:
+                with suppress(_OldPlan):
+                    tables.append(_rows_of(self._open_entry(wanted[number][0]), wanted[number]))
+        return InlineRows(tables)
 
     # --- lookup by time --------------------------------------------------------------------
 
@@ -331,7 +409,7 @@ def _segment_batches(
     """One batch for each row group that holds any offset of the piece."""
     extent = piece.extent
     plain = tuple(name for name in columns if name != "offset")
-    if extent.records == extent.end - extent.base:
+    if extent.dense:
         for i, group in enumerate(source.groups):
             base = extent.base + group.first
             low, high = max(piece.start, base), min(piece.end, base + group.records)
@@ -342,16 +420,21 @@ def _segment_batches(
                 [table] = source.read(low - extent.base, high - extent.base, plain)
                 yield _batch(piece, table, columns, low, high)
         return
-    yield from _gapped_batches(piece, source, columns)
+    yield from _gapped_batches(piece, source, columns, since)
 
 
 def _gapped_batches(
-    piece: fetch.PlannedPiece, source: OpenSegment, columns: tuple[str, ...]
+    piece: fetch.PlannedPiece,
+    source: OpenSegment,
+    columns: tuple[str, ...],
+    since: int | None = None,
 ) -> Iterator[FetchedBatch]:
-    """Of a compacted segment, whose rows carry their offsets."""
+    """Of a segment with gaps, whose rows carry their offsets."""
     with_offset = tuple(dict.fromkeys((*columns, "offset")))
     at = piece.start
     for i, group in enumerate(source.groups):
+        if source.last_offset(i) < at or (since is not None and source.newest(i) < since):
+            continue
         [table] = source.read(group.first, group.first + group.records, with_offset)
         offsets = table.column("offset").to_numpy()
         low, high = np.searchsorted(offsets, [piece.start, piece.end])
@@ -367,8 +450,13 @@ def _gapped_batches(
             )
             at = end
     if at < piece.end:
-        empty = complete(pa.schema([OFFSET]).empty_table(), columns)
-        yield FetchedBatch(piece.extent.partition, at, piece.end, piece.extent.ts_type, empty)
+        yield _nothing(piece, at, columns)
+
+
+def _nothing(piece: fetch.PlannedPiece, start: int, columns: tuple[str, ...]) -> FetchedBatch:
+    """That nothing is left of a piece from an offset on."""
+    empty = complete(pa.schema([OFFSET]).empty_table(), columns)
+    return FetchedBatch(piece.extent.partition, start, piece.end, piece.extent.ts_type, empty)
 
 
 def _batch(

@@ -13,7 +13,6 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections import OrderedDict
 from collections.abc import Iterator
 
@@ -22,9 +21,10 @@ from offsetlog.core.decode import field, from_json, integer
 from offsetlog.core.topic.index import Leaf
 from offsetlog.core.topic.publish import leaves_to_merge, leaves_to_sort, publish
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
-from offsetlog.engine.topic.chain import Chain
+from offsetlog.engine.topic.chain import Ahead, Chain
 from offsetlog.errors import CorruptLogError, OffsetLogError
 from offsetlog.format import names, snapshots
+from offsetlog.logs import get_logger
 
 PUBLISH_EVERY = 32
 """Entries from one stored state to the next, at least."""
@@ -32,7 +32,7 @@ REBASE_EVERY = 4096
 """Entries after which a reader looks for a newer stored state to rest on."""
 HINT_BYTES = 4096
 _HINT = field("seq", integer())
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class StoredState:
@@ -58,7 +58,7 @@ class StoredState:
                 return False
             stored = self.newest() if self._chain.state.tip == 0 else None
             if stored is None:
-                self._chain.refresh()
+                self._chain.refresh(asked=2)
             else:
                 self._chain.resume(stored)
             self._is_open = True
@@ -66,15 +66,15 @@ class StoredState:
 
     def refresh(self) -> TopicState:
         """Fold up to the end of the chain."""
-        if not self.open():
+        if self._is_open or not self.open():
             self._chain.refresh()
             self._rebase_if_long()
         return self._chain.state
 
-    def advance(self) -> TopicState:
+    def advance(self, ahead: Ahead | None = None) -> TopicState:
         """Fold what one request finds."""
-        if not self.open():
-            self._chain.advance()
+        if self._is_open or not self.open():
+            self._chain.advance(ahead)
             self._rebase_if_long()
         return self._chain.state
 
@@ -166,6 +166,14 @@ class StoredState:
             while len(self._leaves) > self._limits.leaves_kept:
                 self._leaves.popitem(last=False)
 
+    def at(self, tip: int) -> TopicState:
+        """The state after the entries below ``tip``, which were folded already."""
+        state = self._chain.state
+        if state.tip == tip:
+            return state
+        stored = self._load(tip) or self.newest_before(tip) or EMPTY_STATE
+        return self._chain.fold_aside(stored, tip)
+
     def recover(self) -> TopicState:
         """A leaf of the chain's state cannot be read: build it upon another stored state."""
         return self._chain.replace_state(self._readable_base(None))
@@ -192,10 +200,7 @@ class StoredState:
     def is_snapshot(self, seq: int) -> bool:
         """Whether what lies at a snapshot's name is a snapshot of this topic's chain."""
         loaded = self._load_parts(seq)
-        return loaded is not None and self._is_of_this_topic(loaded[0])
-
-    def _is_of_this_topic(self, state: TopicState) -> bool:
-        return names.topic_folder(state.topic) == self._chain.folder
+        return loaded is not None and names.topic_folder(loaded[0].topic) == self._chain.folder
 
     def leaves_of(self, seqs: list[int]) -> set[str] | None:
         """The leaves and sender files that these snapshots need; None if one can't be read."""

@@ -14,17 +14,18 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from offsetlog.core import strict_json
-from offsetlog.core.decode import default, field, from_json, integer
+from offsetlog.core.decode import default, from_json, integer, record
 from offsetlog.core.topic import retention
 from offsetlog.core.topic.entry import (
     Append,
@@ -37,11 +38,21 @@ from offsetlog.core.topic.entry import (
 )
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.index import inline_of, segments_of
-from offsetlog.core.topic.rewrite import RewritePlan, plan_rewrites, small_ones
+from offsetlog.core.topic.plan import PlannedPiece, estimate_records
+from offsetlog.core.topic.rewrite import (
+    RewritePlan,
+    plan_division,
+    plan_rewrites,
+    plan_table_rewrites,
+    small_ones,
+    unfit_ones,
+)
 from offsetlog.core.topic.state import TopicState
+from offsetlog.core.topic.table import Blocked
 from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine.topic.reader import ALL_COLUMNS, InlineRows
+from offsetlog.engine.upkeep.compaction import KeyCompaction
 from offsetlog.errors import (
-    InvalidRequestError,
     OffsetLogError,
     OffsetOutOfRangeError,
     UnknownTopicError,
@@ -49,15 +60,60 @@ from offsetlog.errors import (
 from offsetlog.format import entries as entry_format
 from offsetlog.format import names, segments
 from offsetlog.format import record_schema as rows
+from offsetlog.format.topic_table import Head
+from offsetlog.logs import get_logger
+from offsetlog.storage.store import FileInfo
 from offsetlog.values import NO_LIMIT, settings_of
 
 GRACE_MS = 24 * 3_600_000
 STUBS_AT_ONCE = 256
-_STUBBED_TO = field("stubbed_to", default(integer(), 0))
+REWRITE_BYTES = 128 * 1024 * 1024
+"""Of records that are read for rewriting at once; a longer run is read by itself."""
+MAX_SORTED_BYTES = 1024**3
+"""Of rows in entries that are sorted at once: Arrow can't take 2 GiB of a column together."""
+MOST_NOTE_BYTES = 4096
+DIVISIONS = 5
+"""How often a table is tried again, after what it can't have as a whole was divided."""
+STATES_KEPT = 8
+"""For a table, in a grace period."""
+SAVED_BLOCK, SAVED_BYTES = 4096, 16 * 1024
+"""A stub of an entry that is smaller saves nothing on a disk, which gives out whole blocks; and on
+an object store less, within a year, than its request costs."""
+LISTED_MS = 3_600_000
+"""Files that nobody needs are looked for this often: each partition is a request."""
 _base = attrgetter("base")
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 Progress = Callable[[str, int, int], None]
 """(what is done, how much of it is done, how much there is)."""
+Rewritten = list[ReplacedRun | None]
+ShareOut = Callable[[str, list[list[RewritePlan]]], Iterator[Rewritten]]
+"""Has groups of a topic's runs rewritten elsewhere, each by ``Maintenance.rewrite``, and gives what
+became of them in their order."""
+
+
+class _Note(NamedTuple):
+    """What a round tells the next ones."""
+
+    stubbed_to: int = 0
+    """Entries below it need no look any more, unless they were left with their rows."""
+    left_from: int = -1
+    """From here on some were left with their rows, since a stub of them doesn't pay; -1: none."""
+    starts: int = 0
+    """The sum of the log starts when the round looked."""
+    must_to: int = 0
+    """Entries below it may hold rows that were deleted by name."""
+    listed_ms: int = 0
+    """When unused files were last looked for, by the storage's clock."""
+
+
+_NOTE = record(
+    _Note,
+    stubbed_to=default(integer(), 0),
+    left_from=default(integer(-1), -1),
+    starts=default(integer(), 0),
+    must_to=default(integer(), 0),
+    listed_ms=default(integer(), 0),
+)
 
 
 class Maintained(NamedTuple):
@@ -72,12 +128,26 @@ class Maintained(NamedTuple):
     deleted_bytes: int
     horizon: int
     entries: int
+    compacted_records: int = 0
+    """Older records of a key, and tombstones, that compaction took."""
+    table_version: int | None = None
+    """The newest one of the topic's table; None where it has none."""
+
+    @property
+    def did_something(self) -> bool:
+        """Whether anything but notes was written or deleted."""
+        numbers = self._replace(topic="", horizon=0, entries=0, deleted_bytes=0, table_version=None)
+        return any(numbers[1:])
 
 
-def check_grace(grace_ms: object) -> int:
-    if isinstance(grace_ms, bool) or not isinstance(grace_ms, int) or grace_ms < 0:
-        raise InvalidRequestError(f"grace_ms is {grace_ms!r}.", "It is milliseconds from 0.")
-    return grace_ms
+class _Kept(NamedTuple):
+    """What readers of the topic's table may still need."""
+
+    head: Head
+    old: Head | None
+    """The version that was the newest a grace period ago; None where there was none."""
+    state: TopicState | None
+    """A state that this version had reached."""
 
 
 class Maintenance:
@@ -90,14 +160,16 @@ class Maintenance:
         *,
         grace_ms: int = GRACE_MS,
         progress: Progress | None = None,
+        share_out: ShareOut | None = None,
     ) -> None:
+        self._share_out = share_out
         self._topic = topic
         self._chain = topic.chain
         self._limits = topic.chain.env.limits
         self._store = topic.chain.store
         self._folder = topic.chain.folder
         self._pool = pool
-        self._grace = check_grace(grace_ms)
+        self._grace = grace_ms
         self._progress = progress or (lambda what, done, of: None)
 
     def run(self) -> Maintained:
@@ -106,26 +178,47 @@ class Maintenance:
         now = self._storage_now()
         expired = self._retain(now)
         rewritten, fresh = self._consolidate()
+        compacted = KeyCompaction(self._topic).run(now)
         self._expire_senders()
         self._collect(now)
-        stubs = self._stub(now)
-        files, size = self._delete()
+        head = self._publish(now)
+        note = self._note()
+        lists = now - note.listed_ms >= min(self._grace, LISTED_MS)
+        stubs = self._stub(now, note, note._replace(listed_ms=now) if lists else note)
+        kept = self._kept(head, now) if lists else None
+        files, size = self._delete(now, kept) if lists else (0, 0)
         self._topic.stored.tidy()
-        self._drop_stored(now)
+        if lists:
+            self._drop_stored(now, kept)
+            self._sweep(now)
         state = self._chain.state
         maintained = Maintained(
             topic=state.topic,
             expired_records=expired,
-            rewritten_files=rewritten,
-            new_segments=fresh,
+            rewritten_files=rewritten + compacted.files,
+            new_segments=fresh + compacted.segments,
             stubs=stubs,
             deleted_files=files,
             deleted_bytes=size,
             horizon=state.horizon,
             entries=state.tip,
+            compacted_records=compacted.records,
+            table_version=None if head is None or head.closed else head.version,
         )
         logger.info("maintained %s", maintained)
         return maintained
+
+    def free(self) -> None:
+        """The part of a round that adds no entry: delete what the chain let go, as in a copy,
+        whose chain is its source's."""
+        self._topic.refresh()
+        now = self._storage_now()
+        kept = self._kept(self._publish(now, may_rewrite=False), now)
+        note = self._note()
+        self._stub(now, note, note)
+        self._delete(now, kept)
+        self._drop_stored(now, kept)
+        self._sweep(now)
 
     def _storage_now(self) -> int:
         """The storage's own clock: the time that it gives to a file written now."""
@@ -142,102 +235,204 @@ class Maintenance:
         By the storage's clock, so that a maintainer whose own is wrong lets nothing go early."""
         state = self._chain.state
         config = settings_of(state.config)
-        if (config.retention_ms, config.retention_bytes) == (NO_LIMIT, NO_LIMIT):
+        limits = (config.retention_ms, config.retention_bytes)
+        if not config.retires or limits == (NO_LIMIT, NO_LIMIT):
             return 0
         starts = []
-        for partition in range(state.partitions):
-            part = state.parts[partition]
-            if part.start == part.end:
-                continue
-            size = 0
-            if config.retention_bytes != NO_LIMIT:
-                size = sum(e.bytes for e in self._extents(state, partition))
+        for partition, sizes in enumerate(self._topic.reader.sizes(state)):
+            log_start = state.start(partition)
             start = retention.retained_from(
-                self._extents(state, partition),
-                part.start,
-                size,
-                now_ms,
-                config.retention_ms,
-                config.retention_bytes,
+                sizes, log_start, now_ms, config.retention_ms, config.retention_bytes
             )
-            if start > part.start:
+            if start > log_start:
                 starts.append((partition, start))
         if starts:
             self._topic.decide(Trim(tuple(starts)))
         after = self._chain.state
-        return sum(after.start(p) - state.start(p) for p, _ in starts)
-
-    def _extents(self, state: TopicState, partition: int) -> Iterator[Extent]:
-        part = state.parts[partition]
-        return self._topic.reader.extents(state, partition, part.start, part.end)
+        return sum(estimate_records(state, p, state.start(p), after.start(p)) for p, _ in starts)
 
     # --- consolidation ---------------------------------------------------------------------
 
     def _consolidate(self) -> tuple[int, int]:
         """Rewrite runs of small files as large ones; (files replaced, segments written)."""
         state = self._chain.state
-        config = settings_of(state.config)
-        target = config.segment_bytes
+        target = settings_of(state.config).segment_bytes
+        has_table = self._topic.table.is_wanted
+        choose = partial(unfit_ones if has_table else small_ones, target_bytes=target)
         small: dict[int, list[Extent]] = {}
-        for extent in self._topic.reader.live(state, partial(small_ones, target_bytes=target)):
+        for extent in self._topic.reader.live(state, choose):
             small.setdefault(extent.partition, []).append(extent)
-        plans = [
-            plan
-            for partition in sorted(small)
-            for plan in plan_rewrites(
-                sorted(small[partition], key=_base),
-                state.start(partition),
-                target,
-                self._limits.min_files,
-            )
-        ]
-        replaced = written = 0
-        for low in range(0, len(plans), self._limits.runs_per_entry):
-            self._progress("consolidating", low, len(plans))
-            group = plans[low : low + self._limits.runs_per_entry]
-            tried = [(plan, self._rewrite(plan, config.compression)) for plan in group]
-            rewritten = [(plan, run) for plan, run in tried if run is not None]
-            runs = tuple(run for _, run in rewritten)
-            void = self._topic.decide(Replace(state.tip, runs)) if runs else None
-            if void is not None:
-                logger.info("%s: a rewrite does not count: %s", state.topic, void.detail)
-            elif runs:
-                replaced += sum(len(plan.extents) for plan, _ in rewritten)
-                written += len(runs)
-        if plans:
-            self._progress("consolidating", len(plans), len(plans))
+        head = self._topic.table.head() if has_table else None
+        ends = head.point.ends if head is not None else ()
+        plans: list[RewritePlan] = []
+        for partition in sorted(small):
+            extents, start = sorted(small[partition], key=_base), state.start(partition)
+            if has_table:
+                end = ends[partition] if partition < len(ends) else 0
+                plans += plan_table_rewrites(extents, start, end, target, self._limits.min_files)
+            else:
+                plans += plan_rewrites(extents, start, target, self._limits.min_files)
+        return self._rewrite_all(state, plans)
+
+    def _rewrite_all(self, state: TopicState, plans: list[RewritePlan]) -> tuple[int, int]:
+        """(files replaced, segments written)."""
+        replaced = written = done = 0
+        for group, runs in self._rewrites(plans):
+            for low in range(0, len(group), self._limits.runs_per_entry):
+                few = slice(low, low + self._limits.runs_per_entry)
+                tried = zip(group[few], islice(runs, self._limits.runs_per_entry), strict=True)
+                rewritten = [(plan, run) for plan, run in tried if run is not None]
+                replacements = tuple(run for _, run in rewritten)
+                void = self._topic.decide(Replace(state.tip, replacements)) if rewritten else None
+                if void is not None:
+                    logger.info("%s: a rewrite does not count: %s", state.topic, void.detail)
+                elif rewritten:
+                    replaced += sum(len(plan.extents) for plan, _ in rewritten)
+                    written += sum(len(run.pieces) for run in replacements)
+            done += len(group)
+            self._progress("consolidating", done, len(plans))
         return replaced, written
 
-    def _rewrite(self, plan: RewritePlan, compression: str) -> ReplacedRun | None:
-        """Write one segment with the records of a run of extents; None if they are gone."""
-        columns = (*rows.ROWS.names, "offset")
+    def _rewrites(
+        self, plans: list[RewritePlan]
+    ) -> Iterator[tuple[list[RewritePlan], Iterator[ReplacedRun | None]]]:
+        """Groups of runs, and what becomes of each run when it is asked for."""
+        groups = list(self._groups(plans))
+        if self._share_out is not None:
+            elsewhere = self._share_out(self._topic.name, groups)
+            yield from ((group, iter(next(elsewhere))) for group in groups)
+            return
+        for group in groups:
+            self._progress("consolidating", 0, len(plans))
+            there = [plan for plan in group if self._is_there(plan)]
+            yield there, self._rewrite_each(there)
+
+    def rewrite(self, plans: list[RewritePlan]) -> Rewritten:
+        """Write the segments of these runs, for whoever lets them take the place of what was read:
+        None where the records are gone."""
+        return list(self._rewrite_each(plans))
+
+    def _rewrite_each(self, plans: list[RewritePlan]) -> Iterator[ReplacedRun | None]:
+        compression = settings_of(self._chain.state.config).compression
+        extents = [extent for plan in plans for extent in plan.extents if extent.inline]
+        if sum([extent.bytes for extent in extents]) > MAX_SORTED_BYTES:
+            extents = []  # The reader reads them, one after another.
+        inline = self._topic.reader.inline_rows(extents)
+        for plan in plans:
+            yield self._rewrite(plan, inline, compression)
+
+    def _groups(self, plans: list[RewritePlan]) -> Iterator[list[RewritePlan]]:
+        """As many runs as are held in memory at once."""
+        group: list[RewritePlan] = []
+        size = 0
+        for plan in plans:
+            weight = sum(e.bytes + entry_format.RECORD_WEIGHT * e.records for e in plan.extents)
+            if group and size + weight > REWRITE_BYTES:
+                yield group
+                group, size = [], 0
+            group.append(plan)
+            size += weight
+        if group:
+            yield group
+
+    def _is_there(self, plan: RewritePlan) -> bool:
+        """False when the log start was moved into it, or the topic deleted, since it was made."""
+        state = self._chain.state
+        return state.alive and plan.start >= state.start(plan.partition)
+
+    def _read(self, partition: int, start: int, extents: tuple[Extent, ...]) -> pa.Table:
+        pieces = tuple(PlannedPiece(e, max(start, e.base), e.end) for e in extents)
+        end = extents[-1].end
+        batches = self._topic.reader.read(partition, start, end, ALL_COLUMNS, planned=pieces)
+        return pa.concat_tables([batch.table for batch in batches])
+
+    def _rewrite(
+        self, plan: RewritePlan, inline: InlineRows, compression: str
+    ) -> ReplacedRun | None:
+        """Write segments with the records of a run of extents; None if they are gone."""
+        tables = []
         try:
-            batches = self._topic.reader.read(plan.partition, plan.start, plan.end, columns)
-            tables = [batch.table for batch in batches]
+            for is_inline, group in groupby(plan.extents, attrgetter("inline")):
+                extents = tuple(group)
+                start, end = max(plan.start, extents[0].base), extents[-1].end
+                table = inline.between(plan.partition, start, end) if is_inline else None
+                # Where an entry is not as it was planned, the reader plans again.
+                is_whole = table is not None and table.num_rows == end - start
+                tables.append(table if is_whole else self._read(plan.partition, start, extents))
         except (OffsetOutOfRangeError, UnknownTopicError):
             # The log start was moved, or the topic deleted, since this was planned.
             return None
         table = pa.concat_tables(tables).combine_chunks()
+        pieces = []
+        for base, end in plan.ranges:
+            low, high = np.searchsorted(table.column("offset").to_numpy(), [base, end])
+            part = table.slice(low, high - low)
+            share = plan.bytes * part.num_rows // max(1, sum(e.records for e in plan.extents))
+            pieces.append(self._write_piece(plan, base, end, part, share, compression))
+        return ReplacedRun(plan.partition, plan.start, plan.end, tuple(pieces))
+
+    def _write_piece(
+        self, plan: RewritePlan, base: int, end: int, table: pa.Table, size: int, compression: str
+    ) -> ReplacementPiece:
+        if not table.num_rows:
+            time = plan.extents[-1].max_ts
+            return ReplacementPiece(base, end, 0, 0, time, time, plan.extents[0].ts_type)
         encoded = segments.encode(table, compression, self._limits.row_group_records)
         ref = encoded.ref(self._chain.state.tip, self._chain.env.new_id())
-        name = names.SegmentName(
-            self._folder, plan.partition, ref.born, ref.uid, plan.start, plan.end
-        )
+        name = names.SegmentName(self._folder, plan.partition, ref.born, ref.uid, base, end)
         self._store.put(str(name), encoded.data)
         times = rows.milliseconds(table.column("timestamp"))
-        first = plan.extents[0]
-        low, high = (int(times.min()), int(times.max())) if len(times) else (first.min_ts,) * 2
-        piece = ReplacementPiece(
-            base=plan.start,
-            end=plan.end,
+        return ReplacementPiece(
+            base=base,
+            end=end,
             records=table.num_rows,
-            bytes=plan.bytes,
-            min_ts=low,
-            max_ts=high,
-            ts_type=first.ts_type,
+            bytes=size,
+            min_ts=int(times.min()),
+            max_ts=int(times.max()),
+            ts_type=plan.extents[0].ts_type,
             segment=ref,
         )
-        return ReplacedRun(plan.partition, plan.start, plan.end, (piece,))
+
+    # --- the table -------------------------------------------------------------------------
+
+    def _publish(self, now_ms: int, *, may_rewrite: bool = True) -> Head | None:
+        """Bring the topic's table up to date; None where the topic never had one."""
+        table = self._topic.table
+        if not table.may_exist or table.path is None:
+            return None
+        if table.is_wanted:
+            self._topic.stored.publish()  # What the next publisher compares with.
+        head = table.publish(now_ms, self._grace, whole=not may_rewrite)
+        for _ in range(DIVISIONS):
+            if not isinstance(head, Blocked):
+                break
+            self._divide(head)
+            head = table.publish(now_ms, self._grace)
+        if isinstance(head, Blocked):
+            logger.info("%s: the table waits: its files were changed meanwhile", self._topic.name)
+            head = table.head()
+        return head
+
+    def _kept(self, head: Head | None, now_ms: int) -> _Kept | None:
+        """What of the table others may still need; None where there is none."""
+        if head is None:
+            return None
+        table = self._topic.table
+        old = head if self._grace == 0 else table.old_version(head, now_ms - self._grace)
+        stored = None if old is None else self._topic.stored.newest_before(old.point.tip)
+        return _Kept(head, old, stored)
+
+    def _divide(self, blocked: Blocked) -> None:
+        """Rewrite what the table can have only in part."""
+        state, head = self._chain.state, self._topic.table.head()
+        ends = head.point.ends if head is not None else ()
+        plans = []
+        for extent in blocked.extents:
+            partition = extent.partition
+            end = ends[partition] if partition < len(ends) else 0
+            plans.append(plan_division(extent, state.start(partition), end))
+        self._rewrite_all(state, [plan for plan in plans if plan.start < plan.end])
+        self._topic.stored.publish()
 
     # --- senders ---------------------------------------------------------------------------
 
@@ -279,9 +474,11 @@ class Maintenance:
                 high = middle
         return max(0, low - 1)
 
-    def _delete(self) -> tuple[int, int]:
+    def _delete(self, now_ms: int, kept: _Kept | None) -> tuple[int, int]:
         """Delete segments born below the horizon that are not live; (files, bytes)."""
         state = self._chain.state
+        in_table = None if kept is None else self._in_table(kept.state)
+        waiting: list[str] = []
         if state.collected_at < 0:
             return 0, 0
         extents = self._topic.reader.live(state, segments_of)
@@ -302,43 +499,95 @@ class Maintenance:
                     live,
                 )
             )
+            if in_table is not None:
+                waiting += filter(in_table, condemned)
+                condemned = [name for name in condemned if not in_table(name)]
             self._store.delete(condemned)
             files += len(condemned)
             size += sum(segments_there[name][2] for name in condemned)
+        if kept is not None and waiting:
+            self._advance_table(now_ms, kept, waiting)
         return files, size
+
+    def _advance_table(self, now_ms: int, kept: _Kept, waiting: list[str]) -> None:
+        """Bring the table to the present state if only that lets segments go a grace period later:
+        one to which nothing comes any more, or that is closed, gets no version otherwise."""
+        stored = self._topic.stored
+        newest = kept.state if kept.old == kept.head else stored.newest_before(kept.head.point.tip)
+        if any(map(self._in_table(newest), waiting)):
+            stored.publish()
+            self._topic.table.publish(now_ms, self._grace, advance=True)
+
+    def _in_table(self, old: TopicState | None) -> Callable[[str], bool]:
+        """Whether a version of the table that a reader may have, or one that a publisher still
+        puts, may name a segment: unless it was dead for good at the state of a version that is
+        older than the grace period, since the states of versions never go back."""
+        horizon, live = 0, set[str]()
+        if old is not None:
+            extents = self._topic.reader.live(old, segments_of)
+            live = {extent.segment.uid for extent in extents if extent.segment is not None}
+            horizon = old.horizon
+
+        def in_table(name: str) -> bool:
+            parsed = names.parse_segment(name)
+            if parsed is None or parsed.base is None:
+                return False  # A table names rewritten segments only.
+            return parsed.born >= horizon or parsed.uid in live
+
+        return in_table
 
     # --- stubs -----------------------------------------------------------------------------
 
-    def _stub(self, now_ms: int) -> int:
+    def _stub(self, now_ms: int, before: _Note, note: _Note) -> int:
         """Take the rows out of entries that no live extent needs. Not where an entry can't be
-        replaced at once: who is killed in the middle of it would leave half of one."""
+        replaced at once: who is killed in the middle of it would leave half of one. Nor where it
+        saves next to nothing, unless the rows must go. ``before`` is the note as it is stored."""
         if not self._store.replaces_at_once:
             return 0
         state = self._chain.state
         extents = self._topic.reader.live(state, inline_of)
         needed = {extent.entry for extent in extents if extent.inline}
-        start = self._stubbed_to()
+        starts = sum(part.start for part in state.parts)
+        if starts != note.starts:
+            # Records were deleted by name: those of older entries go, also where it doesn't pay.
+            note = note._replace(starts=starts, must_to=state.tip)
         limit = self._horizon(now_ms, state) if self._grace else state.tip
+        must_to = limit if retention.lets_rows_go(state) else min(note.must_to, limit)
+        left = note.left_from
+        start = left if 0 <= left < must_to else min(note.stubbed_to, state.tip)
+        sizes = self._entry_sizes(max(start, must_to), limit)
+        least = SAVED_BLOCK if self._store.is_local else SAVED_BYTES
+        if 0 <= left < must_to:
+            left = -1
         stubs = 0
         reached: int | None = None
         for low in range(start, limit, STUBS_AT_ONCE):
             numbers = range(low, min(limit, low + STUBS_AT_ONCE))
             free = [number for number in numbers if number not in needed]
+            pays = [n for n in free if n < must_to or sizes.get(n, 0) >= least]
+            if left < 0 and len(pays) < len(free):
+                left = min(set(free) - set(pays))
             # Each waits for the disk or the store by itself: many wait together.
             work = map if self._pool is None else self._pool.map
-            stubs += sum(work(self._stub_one, free))
+            stubs += sum(work(self._stub_one, pays))
             self._progress("taking rows out", numbers.stop - start, limit - start)
             if reached is None and len(free) < len(numbers):
                 reached = min(set(numbers) - set(free))
-                self._note_stubbed(reached, start)
-        if reached is None:
-            self._note_stubbed(limit, start)
+                noted = note._replace(stubbed_to=reached, left_from=left)
+                before = self._store_note(noted, before)
+        reached = max(limit, note.stubbed_to) if reached is None else reached
+        self._store_note(note._replace(stubbed_to=reached, left_from=left), before)
         return stubs
 
-    def _note_stubbed(self, reached: int, before: int) -> None:
-        if reached > before:
-            name = names.stubs_name(self._folder)
-            self._store.put(name, strict_json.dumps({"stubbed_to": reached}), durable=False)
+    def _entry_sizes(self, start: int, end: int) -> dict[int, int]:
+        """The bytes of each entry, by a listing: a request for each thousand of them."""
+        sizes: dict[int, int] = {}
+        for number in range(start - start % names.BUCKET_ENTRIES, end, names.BUCKET_ENTRIES):
+            for info in self._store.list(names.bucket_folder(self._folder, number)):
+                entry = names.parse_entry(info.name)
+                if entry is not None:
+                    sizes[entry.number] = info.size
+        return sizes
 
     def _stub_one(self, number: int) -> int:
         name = str(names.EntryName(self._folder, number))
@@ -351,18 +600,23 @@ class Maintenance:
         self._store.put(name, entry_format.encode_stub(stored))
         return 1
 
-    def _stubbed_to(self) -> int:
-        """Entries below it need no look any more. A lost note costs time only."""
-        data = self._store.get(names.stubs_name(self._folder))
+    def _note(self) -> _Note:
+        """What earlier rounds noted. A lost note costs time only."""
+        data = self._store.get(names.stubs_name(self._folder), 0, MOST_NOTE_BYTES + 1)
         try:
-            reached = from_json(_STUBBED_TO, data or b"{}", "note", 4096)
-            return min(reached, self._chain.state.tip)
+            return from_json(_NOTE, data or b"{}", "note", MOST_NOTE_BYTES)
         except OffsetLogError:
-            return 0
+            return _Note()
+
+    def _store_note(self, note: _Note, before: _Note) -> _Note:
+        if note != before:
+            name = names.stubs_name(self._folder)
+            self._store.put(name, strict_json.dumps(note._asdict()), durable=False)
+        return note
 
     # --- stored states ---------------------------------------------------------------------
 
-    def _drop_stored(self, now_ms: int) -> None:
+    def _drop_stored(self, now_ms: int, kept: _Kept | None) -> None:
         """Delete snapshots and leaves that no newer reader needs and that are old enough."""
         folder = names.snapshot_folder(self._folder)
         snapshots = sorted(
@@ -373,8 +627,9 @@ class Maintenance:
         if snapshots and snapshots[-1][0] > self._chain.state.tip:
             self._chain.check_reaches(snapshots[-1][0])
         expendable, needed = [], [seq for seq, _ in snapshots[-self._limits.snapshots_kept :]]
+        pinned = self._pinned(snapshots, kept)
         for seq, info in snapshots[: -self._limits.snapshots_kept]:
-            if info.modified_ms > now_ms - min(self._grace, 3_600_000):
+            if seq in pinned or info.modified_ms > now_ms - min(self._grace, 3_600_000):
                 needed.append(seq)
             elif not info.size or self._topic.stored.is_snapshot(seq):
                 expendable.append(info.name)
@@ -390,14 +645,29 @@ class Maintenance:
             and info.modified_ms <= now_ms - max(self._grace // 24, 60_000)
         ]
         self._store.delete([*expendable, *leaves])
-        self._sweep(now_ms)
+
+    def _pinned(self, snapshots: list[tuple[int, FileInfo]], kept: _Kept | None) -> set[int]:
+        """The states that a table needs: those of its newest version and of the one that is as
+        old as the grace period, and some between them, of which each will be that one."""
+        if kept is None:
+            return set()
+        tips = [head.point.tip for head in (kept.head, kept.old) if head is not None]
+        least = min(tips) if kept.old is not None else 0
+        pinned = {max((seq for seq, _ in snapshots if seq <= tip), default=0) for tip in tips}
+        last = 0
+        for seq, info in snapshots:
+            if seq >= least and info.modified_ms >= last + self._grace // STATES_KEPT:
+                pinned.add(seq)
+                last = info.modified_ms
+        return pinned
 
     def _sweep(self, now_ms: int) -> None:
         """Remove what killed writers left beside the files, where a store leaves such things."""
         if not self._store.leaves_temporaries:
             return
         before = now_ms - max(self._grace, 3_600_000)
-        for folder in self._store.folders(self._folder):
-            self._store.sweep(f"{self._folder}/{folder}", before)
-        for bucket in self._store.folders(names.log_folder(self._folder)):
-            self._store.sweep(f"{names.log_folder(self._folder)}/{bucket}", before)
+        parts = list(self._store.folders(self._folder))
+        buckets = self._store.folders(names.log_folder(self._folder))
+        parts += [f"_log/{bucket}" for bucket in buckets]
+        for part in filter(names.is_topics_part, parts):
+            self._store.sweep(f"{self._folder}/{part}", before)

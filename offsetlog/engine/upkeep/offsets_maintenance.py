@@ -18,7 +18,6 @@ from offsetlog.core.group.requests import ExpelRequest, ExpireRequest, Request
 from offsetlog.core.group.retention import expired_groups
 from offsetlog.core.group.state import GroupsState
 from offsetlog.engine.group.offsets_table import OffsetsTable
-from offsetlog.errors import InvalidRequestError
 
 DEFAULT_RETENTION_MINUTES = 10_080
 
@@ -35,19 +34,11 @@ class OffsetsMaintained(NamedTuple):
     version: int
 
 
-def check_retention(minutes: object) -> int:
-    if isinstance(minutes, bool) or not isinstance(minutes, int) or minutes < 0:
-        raise InvalidRequestError(
-            f"offsets.retention.minutes is {minutes!r}.", "It is whole minutes from 0."
-        )
-    return minutes * 60_000
-
-
 def maintain_offsets(
     offsets: OffsetsTable, retention_minutes: int, grace_ms: int
 ) -> OffsetsMaintained | None:
     """One round; None when there is no table yet."""
-    retention_ms = check_retention(retention_minutes)
+    retention_ms = retention_minutes * 60_000
     table = offsets.look()
     if table.version < 0:
         return None

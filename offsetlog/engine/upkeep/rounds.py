@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from offsetlog.engine.group.offsets_table import OffsetsTable
+from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.open_topics import OpenTopics, as_topic_error
-from offsetlog.engine.upkeep.maintenance import Maintained, Maintenance, Progress
+from offsetlog.engine.upkeep.maintenance import Maintained, Maintenance, Progress, ShareOut
 from offsetlog.engine.upkeep.offsets_maintenance import OffsetsMaintained, maintain_offsets
+from offsetlog.engine.upkeep.turns import Turns
 from offsetlog.errors import OffsetLogError
+from offsetlog.logs import get_logger
 from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class RoundResult(NamedTuple):
@@ -29,9 +31,26 @@ def maintain_topic(
     *,
     grace_ms: int,
     progress: Progress | None,
-) -> Maintained:
+    share_out: ShareOut | None = None,
+    turns: Turns | None = None,
+) -> Maintained | None:
+    """None where it was another maintainer's turn."""
     topic = topics.ever_created(name)
-    return Maintenance(topic, pool, grace_ms=grace_ms, progress=progress).run()
+    maintenance = Maintenance(
+        topic, pool, grace_ms=grace_ms, progress=progress, share_out=share_out
+    )
+    return _run(maintenance, topic, turns)
+
+
+def _run(maintenance: Maintenance, topic: OpenTopic, turns: Turns | None) -> Maintained | None:
+    if turns is None:
+        return maintenance.run()
+    if not turns.is_ours(topic):
+        logger.debug("%s: another maintainer looked after it", topic.name)
+        return None
+    maintained = maintenance.run()
+    turns.look(topic)
+    return maintained
 
 
 def maintain_all(
@@ -42,14 +61,20 @@ def maintain_all(
     offsets_retention_minutes: int,
     grace_ms: int,
     progress: Progress | None,
+    share_out: ShareOut | None = None,
+    turns: Turns | None = None,
 ) -> RoundResult:
     """Every topic, and the offsets table as the last."""
     found = topics.find_all()
     result = RoundResult([], dict(found.broken))
     for topic in found.topics:
         try:
-            maintenance = Maintenance(topic, pool, grace_ms=grace_ms, progress=progress)
-            result.maintained.append(maintenance.run())
+            maintenance = Maintenance(
+                topic, pool, grace_ms=grace_ms, progress=progress, share_out=share_out
+            )
+            maintained = _run(maintenance, topic, turns)
+            if maintained is not None:
+                result.maintained.append(maintained)
         except Exception as error:  # noqa: BLE001 - it must not keep the others from it
             logger.info("upkeep of topic %s failed: %s", topic.name, str(error))
             result.failures[topic.name] = as_topic_error(topic.name, error)
