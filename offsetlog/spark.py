@@ -1,5 +1,5 @@
-"""What a Spark user imports: a session with everything set, what is known about a log as frames
-and as SQL views, and a listener that reports the lag of running queries.
+"""For programs with Spark: a session with everything set, the topics, positions and lag of a log
+as frames and SQL views, and a listener that reports the lag of running queries.
 
 ``format("offsetlog")`` itself needs no import: Spark finds it by the name of its package.
 PySpark loads when a function here is called.
@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from offsetlog.environment import INSTALL_SPARK, check_spark
+from offsetlog.errors import InvalidRequestError
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from pyspark_offsetlog.about.listener import LagListener, LagReport
+    from offsetlog.engine.upkeep.maintenance import Maintained
+    from pyspark_offsetlog.about.listener import LagListener, LagMetrics, LagReport
 
 __all__ = [
     "LagListener",
     "LagReport",
     "lag",
+    "maintain",
     "offsets",
     "positions",
     "register",
@@ -37,8 +42,9 @@ def session(
     delta: bool = True,
     config: Mapping[str, Any] | None = None,
 ) -> SparkSession:
-    """A Spark session with everything set: the workers' Python, Arrow batches, and Delta
-    (``delta=False`` leaves its download out).
+    """A Spark session with everything set: the workers' Python, Arrow batches, and Delta by the
+    jar that fits this Spark (``delta=False`` leaves its download out). Where there is none yet, a
+    warning says so, and the session goes without.
 
     Without ``master`` it runs on this machine. With ``master="spark://host:7077"`` it runs on a
     cluster: executors start the same Python as this process, by its path, which must exist on
@@ -49,6 +55,7 @@ def session(
     loopback: set it where workers are elsewhere.
     What ``config`` says wins over all that is set here.
     """
+    _check_spark()
     from pyspark_offsetlog.runtime.session import build
 
     return build(app_name, master, delta, dict(config or {}))
@@ -62,6 +69,7 @@ def register(spark: SparkSession) -> None:
     that lacks it is an error. On Spark Connect this registers it from the client; the server's
     Python needs the package all the same.
     """
+    _check_spark()
     from pyspark_offsetlog.runtime.session import register_source
 
     register_source(spark)
@@ -94,8 +102,9 @@ def offsets(
     ``delta=True`` makes that an error, ``delta=False`` always uses the client.
 
     Live: a query made of it shows the facts of that moment; Delta holds one frame to what its
-    first action saw (``frame.select("*")`` looks anew). Only a ``memory://`` root is copied.
+    first action saw (``frame.select("*")`` looks again). Only a ``memory://`` root is copied.
     """
+    _check_spark()
     from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
@@ -110,12 +119,13 @@ def positions(
     offsets_table: str | None = None,
     **storage_options: Any,
 ) -> DataFrame:
-    """Where each group stands now, a row for each partition: what the facts add up to.
+    """The present position of each group, a row for each partition: what the facts add up to.
 
     Columns: ``group, topic, partition, offset, metadata, committed_at, generation, member,
     kind, version``; ``kind`` says what the position rests on (``commit`` or ``reset``).
     Live: each action shows the present. Only a ``memory://`` root is copied.
     """
+    _check_spark()
     from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
@@ -136,9 +146,10 @@ def lag(
     lag_seconds, expired, out_of_range, member, metadata``. ``lag_seconds`` is the age of the
     oldest record that is not committed; ``expired`` counts records that retention took first.
     The columns are null for a topic that is gone.
-    Live: each action looks at the log anew, which costs one small read for each partition that
+    Live: each action looks at the log again, which costs one small read for each partition that
     is behind; ``cache()`` holds one look. Only a ``memory://`` root is copied.
     """
+    _check_spark()
     from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
@@ -151,6 +162,7 @@ def topics(spark: SparkSession, root: str, **storage_options: Any) -> DataFrame:
     Columns: ``topic, partition, beginning_offset, end_offset, records, bytes``.
     Live: each action shows the present. Only a ``memory://`` root is copied.
     """
+    _check_spark()
     from pyspark_offsetlog.about import about_frames as frames
 
     return frames.table_frame(spark, frames.place_of(root, None, storage_options), "topics")
@@ -176,6 +188,7 @@ def views(
     In SQL alone, without Python:
     ``CREATE TEMPORARY VIEW lag USING offsetlog OPTIONS (path 's3://bucket/log', table 'lag')``.
     """
+    _check_spark()
     from pyspark_offsetlog.about import about_frames as frames
 
     place = frames.place_of(root, offsets_table, storage_options)
@@ -189,6 +202,7 @@ def watch_lag(
     spark: SparkSession,
     callback: Callable[[LagReport], object] | None = None,
     *,
+    metrics: LagMetrics | None = None,
     root: str | None = None,
     queries: tuple[str, ...] | None = None,
     history: int = 1000,
@@ -197,7 +211,9 @@ def watch_lag(
     """Report, with every progress of every query that reads from offsetlog, how far it is behind
     in records, bytes and seconds, for each partition.
 
-    ``callback`` gets a ``LagReport``; without one a small table is printed. ``queries`` are the
+    ``callback`` gets a ``LagReport``; without one a small table is printed. ``metrics`` is an
+    ``offsetlog.metrics.Metrics``, which shows the newest report of each running query in its
+    scrapes (``offsetlog_query_lag``) and to a page; then nothing is printed. ``queries`` are the
     names of those that are watched (all, if left out). The listener that is returned keeps the
     last report of each query in ``last`` and the newest ones in ``history``; a notebook shows
     it as a table. ``listener.stop()`` ends it.
@@ -205,20 +221,70 @@ def watch_lag(
     The lag is measured beside the query, in a thread of its own, and never holds it up: if it
     takes longer than a micro-batch, the next report is of the newest progress. It is counted
     from the end of the batch to the end of the log at that moment. Errors of measuring and of
-    the callback are told once, as a warning, and the next progress is tried again.
+    the callback are reported once, as a warning, and the next progress is tried again.
 
-    The root is taken from the query itself. On Spark Connect, which does not tell a query's
+    The root is taken from the query itself. On Spark Connect, which does not show a query's
     options, name it (with its ``storage_options``); without it only records are known there,
     up to what the query last saw of the log. A program with a listener on Spark Connect ends
     only after ``listener.stop()``.
     """
+    _check_spark()
     from pyspark_offsetlog.about.listener import LagListener
 
     listener = LagListener(
-        spark, callback, root=root, queries=queries, history=history, **storage_options
+        spark,
+        callback,
+        metrics=metrics,
+        root=root,
+        queries=queries,
+        history=history,
+        **storage_options,
     )
     listener.start()
     return listener
+
+
+# --- upkeep ------------------------------------------------------------------------------------
+
+
+def maintain(
+    spark: SparkSession,
+    root: str,
+    topics: str | Sequence[str] | None = None,
+    *,
+    grace_ms: int | None = None,
+    offsets_retention_minutes: int | None = None,
+    offsets_table: str | None = None,
+    **storage_options: Any,
+) -> list[Maintained]:
+    """One round of upkeep, like ``log.maintain()``, with the rewriting of files shared out over
+    Spark's executors: for a log that one machine can't keep up with, or a large backlog.
+
+    ``topics`` names those that are looked after; without it they are all, and the groups too. Each
+    task reads and writes up to 128 MiB of records at a time; everything else is a few requests,
+    made by the driver. Others may do the same meanwhile, and a job may be killed at any moment.
+    """
+    _check_spark()
+    from pyspark_offsetlog import upkeep
+    from pyspark_offsetlog.about import about_frames as frames
+
+    names = upkeep.topics_of(topics)
+    place = frames.place_of(root, offsets_table, storage_options)
+    more = {} if grace_ms is None else {"grace_ms": grace_ms}
+    return upkeep.maintain(
+        spark, place, names, offsets_retention_minutes=offsets_retention_minutes, **more
+    )
+
+
+def _check_spark() -> None:
+    """Before the plugin is imported: an older Spark has not all that it is made of."""
+    try:
+        import pyspark
+    except ModuleNotFoundError:
+        raise InvalidRequestError(
+            "PySpark is not installed.", f"Install it with: {INSTALL_SPARK}"
+        ) from None
+    check_spark(pyspark.__version__)
 
 
 def __getattr__(name: str) -> Any:

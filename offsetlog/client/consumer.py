@@ -11,28 +11,46 @@ Invariants:
 3. Without a group nothing is committed. With one, ``poll`` first does what the group asks for:
    commits by itself if it is time, releases partitions, takes new ones, follows resets.
 4. A ``with`` block that ends by an exception commits nothing new, and leaves the group.
+5. One thread uses it at a time; another is refused meanwhile.
 """
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from types import TracebackType
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import pyarrow as pa
 
-from offsetlog.client.consumer_settings import check_policy, check_whole, group_settings
+from offsetlog.arguments import (
+    ANYTHING,
+    CALLBACK,
+    FLAG,
+    OFFSET,
+    SECONDS,
+    TIME_MS,
+    TOPIC_PARTITION,
+    checked,
+    checks_itself,
+    many,
+    mapping,
+)
+from offsetlog.client.rules import CONSUMER_SETTINGS, OFFSETS, RECORDS, TOPICS
 from offsetlog.client.to_records import to_records
 from offsetlog.core.topic.plan import check_partition
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.group.group_member import (
     GroupHost,
     GroupMember,
+    MemberSettings,
     RebalanceCallback,
     RebalanceCallbacks,
 )
+from offsetlog.engine.group.heartbeats import HeartbeatTiming
+from offsetlog.engine.topic.chain import ask_all_ahead
 from offsetlog.engine.topic.cursor import Cursor, Positions, Rows
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import (
@@ -43,17 +61,43 @@ from offsetlog.errors import (
     OffsetOutOfRangeError,
 )
 from offsetlog.storage import forks
-from offsetlog.values import Record, TopicPartition, as_partition
+from offsetlog.values import Record, TopicPartition, held_offsets
 
 LOCAL_PAUSE_SECONDS = 0.002
 REMOTE_PAUSE_SECONDS = 0.1
 MAX_ARROW_RECORDS = 1_000_000
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def _by_one_thread(method: Method) -> Method:
+    """A call that is refused while another thread is in one, as in Kafka: they would share
+    positions, and records would be given twice. What a callback calls is of the same thread."""
+
+    @wraps(method)
+    def call(self: Consumer, *given: Any, **named: Any) -> Any:
+        users, me = self._users, threading.get_ident()
+        if users.get("thread") == me:
+            return method(self, *given, **named)
+        try:
+            if users.setdefault("thread", me) != me:
+                raise InvalidRequestError(
+                    "Another thread is using this consumer.",
+                    "A consumer is for one thread: give each thread its own, in one group.",
+                )
+            return method(self, *given, **named)
+        finally:
+            # Without a call, at whose end a signal would be looked at: the result is on its way.
+            if "thread" in users and users["thread"] == me:
+                del users["thread"]
+
+    return cast(Method, call)
 
 
 class Consumer:
     """Reads records. For one thread."""
 
+    @checked(host=ANYTHING, **CONSUMER_SETTINGS)
     def __init__(
         self,
         host: GroupHost,
@@ -74,49 +118,58 @@ class Consumer:
         max_poll_records: int = 500,
         poll_interval_ms: float | None = None,
     ) -> None:
-        check_whole("max_poll_records", max_poll_records)
         self._host = host
-        self._policy = check_policy(auto_offset_reset)
+        self._policy = auto_offset_reset
         self._max_records = max_poll_records
         self._pause = None if poll_interval_ms is None else poll_interval_ms / 1000
         self._subscribed: tuple[str, ...] = ()
         self._counts: dict[str, int] = {}
         self._closed = self._closing = False
+        self._users: dict[str, int] = {}
+        """The thread that is in a call, if there is one."""
         self._made_in = forks.process()
-        self._cursor = Cursor(host.topic_handle, self)
+        self._cursor = Cursor(host.open_topic, self)
         self._group_member: GroupMember | None = None
         if group is not None:
-            settings = group_settings(
-                policy=auto_offset_reset,
-                auto_commit=enable_auto_commit,
-                auto_commit_ms=auto_commit_interval_ms,
-                session_ms=session_timeout_ms,
-                heartbeat_ms=heartbeat_interval_ms,
-                max_poll_ms=max_poll_interval_ms,
-                strategy=partition_assignment_strategy,
-                client=client_id,
+            if heartbeat_interval_ms is None:
+                heartbeat_interval_ms = min(3000, session_timeout_ms // 5)
+            settings = MemberSettings(
+                auto_offset_reset,
+                enable_auto_commit,
+                auto_commit_interval_ms,
+                HeartbeatTiming(session_timeout_ms, heartbeat_interval_ms, max_poll_interval_ms),
+                partition_assignment_strategy,
+                client_id,
             )
+            if heartbeat_interval_ms * 3 > session_timeout_ms:
+                # So that one that is lost does not matter.
+                raise InvalidRequestError(
+                    f"heartbeat_interval_ms is {heartbeat_interval_ms}, with a session timeout of "
+                    f"{session_timeout_ms} ms.",
+                    "It is at most a third of the session timeout.",
+                )
             self._group_member = GroupMember(
                 host=host, group=group, settings=settings, cursor=self._cursor, consumer=self
             )
         self._callbacks = RebalanceCallbacks(on_assign, on_revoke, on_lost)
         if topics is not None:
-            self.subscribe([topics] if isinstance(topics, str) else topics)
+            self.subscribe(topics)
 
     # --- what is read ----------------------------------------------------------------------
 
+    @checked(topics=TOPICS, on_assign=CALLBACK, on_revoke=CALLBACK, on_lost=CALLBACK)
+    @_by_one_thread
     def subscribe(
         self,
-        topics: Iterable[str],
+        topics: Iterable[str] | str,
         on_assign: RebalanceCallback | None = None,
         on_revoke: RebalanceCallback | None = None,
         on_lost: RebalanceCallback | None = None,
     ) -> None:
-        """Read these topics, partitions that are added later too; with a group, the part of
-        them that falls to this worker. The callbacks get the consumer and the partitions."""
+        """Read these topics, including partitions that are added later; with a group, the
+        partitions that are assigned to this member. The callbacks get the consumer and the
+        partitions."""
         self._check_open()
-        if isinstance(topics, str):
-            topics = [topics]
         names = tuple(dict.fromkeys(topics))
         if not names:
             raise InvalidRequestError("No topic was given.", "Name at least one.")
@@ -128,16 +181,18 @@ class Consumer:
             self._group_member.subscribe(names)
             self._subscribed = names
             return
-        counts = {name: self._handle(name).state().partitions for name in names}
+        counts = {name: self._topic(name).state().partitions for name in names}
         self._subscribed = names
         self._counts = counts
         self._cursor.keep([TopicPartition(name, p) for name in names for p in range(counts[name])])
 
+    @checked(partitions=many(TOPIC_PARTITION))
+    @_by_one_thread
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read just these partitions. With a group they are committed for it, as long as it has
-        no members; there are no heartbeats and no rebalancing."""
+        """Read just these partitions. With a group, commits are the group's, as long as it has no
+        members; there are no heartbeats and no rebalancing."""
         self._check_open()
-        assigned = [as_partition(p) for p in partitions]
+        assigned = [TopicPartition(*p) for p in partitions]
         self._fresh_states(assigned)
         self._subscribed, self._counts = (), {}
         if self._group_member is not None:
@@ -145,8 +200,9 @@ class Consumer:
         else:
             self._cursor.keep(assigned)
 
+    @_by_one_thread
     def unsubscribe(self) -> None:
-        """Read nothing; with a group, commit (if that is automatic) and leave it."""
+        """Read nothing. With a group, commit (if auto-commit is on) and leave it."""
         self._check_open()
         if self._group_member is not None:
             self._group_member.leave(commit=True)
@@ -154,7 +210,7 @@ class Consumer:
         self._cursor.keep([])
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
+        """The partitions that this consumer reads now."""
         return set(self._cursor.positions)
 
     def subscription(self) -> set[str]:
@@ -163,15 +219,17 @@ class Consumer:
 
     @property
     def member(self) -> str | None:
-        """The name of this worker in its group, as ``describe`` shows it."""
+        """The name of this member in its group, as ``describe`` shows it."""
         return None if self._group_member is None else self._group_member.member
 
     # --- positions -------------------------------------------------------------------------
 
+    @checked(partitions=TOPIC_PARTITION)
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Give nothing of these partitions until ``resume``."""
+        """Return no records of these partitions until ``resume``."""
         self._cursor.paused |= {self._assigned(p) for p in partitions}
 
+    @checked(partitions=TOPIC_PARTITION)
     def resume(self, *partitions: tuple[str, int]) -> None:
         """Return records of these partitions again."""
         self._cursor.paused -= {self._assigned(p) for p in partitions}
@@ -180,91 +238,109 @@ class Consumer:
         """The partitions that are paused."""
         return set(self._cursor.paused)
 
+    @checked(partition=TOPIC_PARTITION, offset=OFFSET)
+    @_by_one_thread
     def seek(self, partition: tuple[str, int], offset: int) -> None:
-        """Let the next poll begin at ``offset``, which must be there or be the end."""
+        """Let the next poll begin at ``offset``, which must exist or be the end."""
         tp = self._assigned(partition)
-        if type(offset) is not int:
-            raise InvalidRequestError(f"{offset!r} is not an offset.", "It is a whole number.")
-        part = self._handle(tp.topic).known_state().parts[tp.partition]
+        part = self._topic(tp.topic).known_state().parts[tp.partition]
         if not part.start <= offset <= part.end:
             part = self._fresh_states([tp])[tp].parts[tp.partition]
         if not part.start <= offset <= part.end:
             raise OffsetOutOfRangeError(
                 f"Offset {offset} of {tp.topic}-{tp.partition} is not there.",
-                f"It holds {part.start} to {part.end}.",
+                held_offsets(part.start, part.end),
             )
         self._cursor.move(tp, offset)
 
+    @checked(partitions=TOPIC_PARTITION)
+    @_by_one_thread
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
         """Let the next poll begin at the log start of these partitions, or of all."""
         for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
             self._cursor.move(tp, state.start(tp.partition))
 
+    @checked(partitions=TOPIC_PARTITION)
+    @_by_one_thread
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
         """Let the next poll begin at the end of these partitions, or of all."""
         for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
             self._cursor.move(tp, state.end(tp.partition))
 
+    @checked(time_ms=TIME_MS, partitions=TOPIC_PARTITION)
+    @_by_one_thread
     def seek_to_time(self, time_ms: int, *partitions: tuple[str, int]) -> None:
         """Let the next poll begin at the first record at or after a time; at the end if none."""
         for tp, state in self._fresh_states(self._assigned_or_all(partitions)).items():
-            offset = self._handle(tp.topic).offset_for_time(tp.partition, time_ms)
+            offset = self._topic(tp.topic).offset_for_time(tp.partition, time_ms)
             self._cursor.move(tp, state.end(tp.partition) if offset is None else offset)
 
+    @checked(partition=TOPIC_PARTITION)
+    @_by_one_thread
     def position(self, partition: tuple[str, int]) -> int:
-        """The offset of the next record that a poll gives."""
+        """The offset of the next record that ``poll`` returns."""
         return self._cursor.position(self._assigned(partition))
 
+    @checked(partitions=many(TOPIC_PARTITION))
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """The first offset of these partitions."""
-        states = self._fresh_states(map(as_partition, partitions))
+        states = self._fresh_states(TopicPartition(*p) for p in partitions)
         return {tp: state.start(tp.partition) for tp, state in states.items()}
 
+    @checked(partitions=many(TOPIC_PARTITION))
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """The next offset of these partitions."""
-        states = self._fresh_states(map(as_partition, partitions))
+        states = self._fresh_states(TopicPartition(*p) for p in partitions)
         return {tp: state.end(tp.partition) for tp, state in states.items()}
 
+    @checked(times=mapping(TOPIC_PARTITION, TIME_MS))
     def offsets_for_times(
         self, times: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time for each partition; None where there is none."""
-        by_partition = {as_partition(p): time_ms for p, time_ms in times.items()}
+        by_partition = {TopicPartition(*p): time_ms for p, time_ms in times.items()}
         return {
-            tp: self._handle(tp.topic).offset_for_time(tp.partition, by_partition[tp])
+            tp: self._topic(tp.topic).offset_for_time(tp.partition, by_partition[tp])
             for tp in self._fresh_states(by_partition)
         }
 
     # --- commits ---------------------------------------------------------------------------
 
+    @checked(offsets=OFFSETS)
+    @_by_one_thread
     def commit(self, offsets: Mapping[Any, Any] | None = None) -> None:
         """Commit all positions, or these: ``{("orders", 0): 53}`` means that 53 is the next
-        offset to read; ``(53, "text")`` keeps a text with it. Returns when it is done."""
+        offset to read; ``(53, "text")`` stores metadata with it. Returns when it is durable."""
         self._in_group("commit").commit(offsets)
 
+    @checked(offsets=OFFSETS, callback=CALLBACK)
+    @_by_one_thread
     def commit_async(
         self,
         offsets: Mapping[Any, Any] | None = None,
         callback: Callable[[dict[Any, Any], OffsetLogError | None], None] | None = None,
     ) -> Future[None]:
-        """As ``commit``, without waiting. The callback gets the offsets, and the error or None,
+        """Like ``commit``, without waiting. The callback gets the offsets, and the error or None,
         in this thread, at the next poll, commit or close."""
         return self._in_group("commit_async").commit_async(offsets, callback)
 
+    @checked(partitions=TOPIC_PARTITION, metadata=FLAG)
+    @_by_one_thread
     def committed(
         self, *partitions: tuple[str, int], metadata: bool = False
     ) -> dict[TopicPartition, Any]:
-        """The next offset to read of these partitions (default: all that the group has), for
-        those that have one; with ``metadata`` each comes with its text."""
-        only = [as_partition(p) for p in partitions] or None
+        """The committed offset of these partitions (default: of all that the group has), for those
+        that have one; with ``metadata``, each with its metadata."""
+        only = [TopicPartition(*p) for p in partitions] or None
         self._fresh_states(only or ())
         committed = self._in_group("committed").committed(only)
         return committed if metadata else {tp: c.offset for tp, c in committed.items()}
 
+    @checked(partition=TOPIC_PARTITION)
     def followed_reset(self, partition: tuple[str, int]) -> int:
         """The number of the last reset of the group that was followed in a partition; 0: none.
         What was polled under another number is not committed any more."""
-        return self._in_group("followed_reset").polled.followed(as_partition(partition))
+        return self._in_group("followed_reset").polled.followed(TopicPartition(*partition))
 
     def _in_group(self, method: str) -> GroupMember:
         self._check_open()
@@ -281,7 +357,7 @@ class Consumer:
         """The position of a partition that has none yet: the committed one, or the policy's."""
         if self._group_member is not None:
             return self._group_member.begin(tp)
-        state = self._handle(tp.topic).known_state()
+        state = self._topic(tp.topic).known_state()
         check_partition(state, tp.partition)
         if self._policy == "none":
             raise NoOffsetForGroupError(
@@ -297,7 +373,7 @@ class Consumer:
         if self._policy == "none":
             raise OffsetOutOfRangeError(
                 f"Position {position} of {tp.topic}-{tp.partition} is not there any more.",
-                f"It holds {part.start} to {part.end}; seek(), or set auto_offset_reset.",
+                f"{held_offsets(part.start, part.end)} Call seek(), or set auto_offset_reset.",
             )
         target = part.start if self._policy == "earliest" else part.end
         warnings.warn(
@@ -311,13 +387,15 @@ class Consumer:
 
     # --- polling ---------------------------------------------------------------------------
 
+    @checks_itself(timeout=SECONDS, max_records=RECORDS)
     def poll(self, timeout: float = 0.0, max_records: int | None = None) -> list[Record]:
         """Up to ``max_records`` records; waits up to ``timeout`` seconds for the first."""
         limit = self._max_records
         if max_records is not None:
-            limit = check_whole("max_records", max_records)
-        return self._poll(timeout, limit, _records)
+            limit = RECORDS("max_records", max_records)
+        return self._poll(SECONDS("timeout", timeout), limit, _records)
 
+    @checks_itself(timeout=SECONDS, max_records=RECORDS)
     def poll_arrow(
         self, timeout: float = 0.0, max_records: int | None = None
     ) -> dict[TopicPartition, pa.Table]:
@@ -325,9 +403,10 @@ class Consumer:
         file or row group holds); waits up to ``timeout`` seconds for the first."""
         limit = MAX_ARROW_RECORDS
         if max_records is not None:
-            limit = check_whole("max_records", max_records)
-        return self._poll(timeout, limit, _tables)
+            limit = RECORDS("max_records", max_records)
+        return self._poll(SECONDS("timeout", timeout), limit, _tables)
 
+    @_by_one_thread
     def _poll(self, timeout: float, limit: int, build: Callable[[list[Rows]], T]) -> T:
         """What was read, as the caller gets it. Positions move with the return, not before."""
         before: Positions | None = None
@@ -368,7 +447,7 @@ class Consumer:
         if self._pause is not None:
             return self._pause
         names = self._subscribed or tuple(tp.topic for tp in self._cursor.positions)
-        local = all(self._handle(name).chain.store.is_local for name in names)
+        local = all(self._topic(name).chain.store.is_local for name in names)
         return LOCAL_PAUSE_SECONDS if local else REMOTE_PAUSE_SECONDS
 
     def _look(self) -> bool:
@@ -377,8 +456,9 @@ class Consumer:
         if self._group_member is not None and self._subscribed:
             self._group_member.report_topics()
             return self._tips() != tips
-        for topic in tips:
-            state = self._handle(topic).advance()
+        ahead = ask_all_ahead([self._topic(topic).chain for topic in tips])
+        for topic, answer in zip(tips, ahead, strict=True):
+            state = self._topic(topic).advance(answer)
             known = self._counts.get(topic)
             if known is not None and state.partitions > known:
                 for partition in range(known, state.partitions):
@@ -389,12 +469,12 @@ class Consumer:
     def _tips(self) -> dict[str, int]:
         """How far each topic that is read was folded."""
         topics = dict.fromkeys([*self._subscribed, *(tp.topic for tp in self._cursor.positions)])
-        return {topic: self._handle(topic).chain.state.tip for topic in topics}
+        return {topic: self._topic(topic).chain.state.tip for topic in topics}
 
     # --- the rest --------------------------------------------------------------------------
 
-    def _handle(self, topic: str) -> OpenTopic:
-        return self._cursor.handle(topic)
+    def _topic(self, name: str) -> OpenTopic:
+        return self._cursor.open_topic(name)
 
     def _fresh_states(
         self, partitions: Iterable[TopicPartition]
@@ -404,13 +484,13 @@ class Consumer:
         by_partition: dict[TopicPartition, TopicState] = {}
         for tp in partitions:
             if tp.topic not in states:
-                states[tp.topic] = self._handle(tp.topic).state()
+                states[tp.topic] = self._topic(tp.topic).state()
             check_partition(states[tp.topic], tp.partition)
             by_partition[tp] = states[tp.topic]
         return by_partition
 
     def _assigned(self, partition: tuple[str, int]) -> TopicPartition:
-        tp = as_partition(partition)
+        tp = TopicPartition(*partition)
         if tp not in self._cursor.positions:
             raise InvalidRequestError(
                 f"{tp.topic}-{tp.partition} is not assigned to this consumer.",
@@ -428,8 +508,10 @@ class Consumer:
         if self._closed:
             raise InvalidRequestError("The consumer is closed.", "Make a new one.")
 
+    @checked(commit=FLAG)
+    @_by_one_thread
     def close(self, *, commit: bool = True) -> None:
-        """Commit (if that is automatic) and leave the group, in one append."""
+        """Commit (if auto-commit is on) and leave the group, in one append."""
         if self._closed or self._closing or forks.is_foreign(self._made_in):
             return
         self._closing = True
@@ -444,12 +526,7 @@ class Consumer:
     def __enter__(self) -> Consumer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             self.close(commit=error is None)
         except OffsetLogError:

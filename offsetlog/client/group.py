@@ -15,10 +15,12 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from offsetlog.arguments import FLAG, PARTITION, TEXT, checked, many
 from offsetlog.client.notebook_html import GroupInfo, LagTable, MemberInfo, ResetPlan
+from offsetlog.client.rules import RESET, SCENARIO, TOPIC_AND_PARTITIONS
 from offsetlog.core.group.decide import Refused, decide
 from offsetlog.core.group.facts import OffsetAndMetadata, Partition, TopicView
-from offsetlog.core.group.lag import group_lag, reading_from, total
+from offsetlog.core.group.lag import Lag, group_lag, reading_from, total
 from offsetlog.core.group.refusal import unknown_group
 from offsetlog.core.group.requests import (
     DeleteGroupRequest,
@@ -38,7 +40,11 @@ from offsetlog.core.topic.plan import check_partition
 from offsetlog.engine.group.group_member import GroupHost
 from offsetlog.engine.group.lag import backlog, spans_of, states_of
 from offsetlog.errors import InvalidRequestError
+from offsetlog.text import quoted
 from offsetlog.values import TopicPartition, check_name
+
+MAX_FILE_BYTES = 256 * 1024 * 1024
+"""Of positions: every partition of a thousand topics of the largest kind is less."""
 
 
 class Group:
@@ -61,18 +67,18 @@ class Group:
         return status(self._host.offsets_table.look().group(self.name))
 
     def members(self) -> tuple[MemberInfo, ...]:
-        """Its workers, and what each of them holds."""
+        """Its members, and the partitions of each."""
         return _members(self._state())
 
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The next offset to read of each partition, with the text that was committed."""
+        """The committed offset of each partition, with its metadata."""
         return {
             TopicPartition(*p): OffsetAndMetadata(position.offset, position.metadata)
             for p, position in sorted(self._state().positions.items())
         }
 
     def lag(self) -> LagTable:
-        """Records that are there and not committed yet, by partition."""
+        """The records of each partition that are not committed yet."""
         return self.describe().lag
 
     def describe(self) -> GroupInfo:
@@ -81,19 +87,11 @@ class Group:
         group = self._state()
         spans = spans_of(states_of(self._host, {topic for topic, _ in group.positions}))
         backlogs = {p: backlog(self._host, p, at) for p, at in reading_from(group, spans).items()}
-        lines = group_lag(group, spans, backlogs, self._host.env.now_ms())
-        return GroupInfo(
-            self.name,
-            status(group),
-            group.generation,
-            group.resets,
-            _members(group),
-            lines,
-            total(lines),
-        )
+        return group_info(group, group_lag(group, spans, backlogs, self._host.env.now_ms()))
 
     # --- resets ----------------------------------------------------------------------------
 
+    @checked(**RESET)
     def reset(
         self,
         topic: str | None = None,
@@ -111,14 +109,14 @@ class Group:
         ``to`` is ``"earliest"``, ``"latest"``, ``"current"``, an offset, or a ``datetime``;
         or give one of ``shift_by`` (such as -100), ``to_datetime`` (ISO 8601), ``by_duration``
         (``"PT10M"``: ten minutes back) or ``from_file`` (what a plan's ``to_csv`` wrote).
-        Without a topic all topics of the group are reset. Running workers follow at their next
+        Without a topic all topics of the group are reset. Running members follow at their next
         poll. What lies outside the log is clamped to it, with a warning. A group that does not
         exist is created.
         """
         options: dict[str, object] = {
             "shift-by": shift_by,
-            "to-datetime": _iso(to_datetime),
-            "by-duration": _iso(by_duration),
+            "to-datetime": to_datetime,
+            "by-duration": by_duration,
             "from-file": None if from_file is None else read_text(from_file),
         }
         for name, value in _options_of(to).items():
@@ -129,8 +127,9 @@ class Group:
         if topic is None and partitions is not None:
             raise InvalidRequestError("Partitions were named without a topic.", "Name the topic.")
         topics = [] if topic is None else [(topic, partitions)]
-        return self.reset_topics(scenario, topics, dry_run=dry_run)
+        return self._reset(scenario, topics, dry_run)
 
+    @checked(scenario=SCENARIO, topics=many(TOPIC_AND_PARTITIONS), dry_run=FLAG)
     def reset_topics(
         self,
         scenario: Scenario,
@@ -138,13 +137,21 @@ class Group:
         *,
         dry_run: bool = True,
     ) -> ResetPlan:
-        """As ``reset``, for several topics, each with its partitions (None: all)."""
+        """Like ``reset``, for several topics, each with its partitions (None: all)."""
+        return self._reset(scenario, topics, dry_run)
+
+    def _reset(
+        self,
+        scenario: Scenario,
+        topics: Sequence[tuple[str, Iterable[int] | None]],
+        dry_run: bool,
+    ) -> ResetPlan:
         targets: list[Partition] = []
         if isinstance(scenario, FromFile):
             scenario = _chosen_lines(scenario, topics) if topics else scenario
             states = states_of(self._host, {line.topic for line in scenario.lines})
         elif topics:
-            states = {topic: self._host.topic_handle(topic).state() for topic, _ in topics}
+            states = {topic: self._host.open_topic(topic).state() for topic, _ in topics}
             for topic, numbers in topics:
                 for number in range(states[topic].partitions) if numbers is None else numbers:
                     check_partition(states[topic], number)
@@ -170,7 +177,6 @@ class Group:
                 raise outcome.error
         else:
             [outcome] = table.accept(request)
-        assert outcome.plan is not None
         return ResetPlan(self.name, outcome.plan, executed=not dry_run)
 
     def _topics_with_positions(self) -> set[str]:
@@ -185,25 +191,31 @@ class Group:
         self, targets: Iterable[Partition], time_ms: int
     ) -> dict[Partition, int | None]:
         return {
-            (topic, number): self._host.topic_handle(topic).offset_for_time(number, time_ms)
+            (topic, number): self._host.open_topic(topic).offset_for_time(number, time_ms)
             for topic, number in targets
         }
 
     # --- deleting --------------------------------------------------------------------------
 
     def delete(self) -> None:
-        """Drop the group with all its positions. It must have no members."""
+        """Delete the group with all its positions. It must have no members."""
         self._host.offsets_table.look()
         self._host.offsets_table.accept(DeleteGroupRequest(self.name))
 
+    @checked(topic=TEXT, partitions=many(PARTITION))
     def delete_offsets(self, topic: str, partitions: Iterable[int] | None = None) -> None:
-        """Drop its positions in a topic that no member of it reads."""
-        self._host.offsets_table.look()
+        """Delete its positions in a topic that none of its members reads."""
+        table = self._host.offsets_table
+        table.look()
+        # A name that is none may be there all the same, and must be removable.
+        if topic not in {name for name, _ in table.table.group(self.name).positions}:
+            check_name(topic)
         which = None if partitions is None else tuple(partitions)
-        self._host.offsets_table.accept(DeleteOffsetsRequest(self.name, check_name(topic), which))
+        table.accept(DeleteOffsetsRequest(self.name, topic, which))
 
+    @checked(names=TEXT)
     def remove_members(self, *names: str) -> None:
-        """Expel members: those that were killed and have no peer that would notice."""
+        """Expel members, such as one that was killed and has no peer that would notice."""
         group = self._state()
         unknown = [name for name in names if name not in group.members]
         if unknown:
@@ -226,6 +238,19 @@ class Group:
 
     def _repr_html_(self) -> str:
         return self.describe()._repr_html_()
+
+
+def group_info(group: GroupState, lines: tuple[Lag, ...]) -> GroupInfo:
+    """What a group is, with these lines of its lag."""
+    return GroupInfo(
+        group.name,
+        status(group),
+        group.generation,
+        group.resets,
+        _members(group),
+        lines,
+        total(lines),
+    )
 
 
 def _members(group: GroupState) -> tuple[MemberInfo, ...]:
@@ -264,19 +289,19 @@ def _options_of(to: object) -> dict[str, object]:
     )
 
 
-def _iso(value: object) -> object:
-    if isinstance(value, dt.datetime):
-        return value.isoformat()
-    if isinstance(value, dt.timedelta):
-        return f"PT{value.total_seconds():.3f}S"
-    return value
-
-
 def read_text(path: str | Path) -> str:
+    """A file of positions, which is not waited for and not larger than one can be."""
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"The file {str(path)!r} does not read: {error}.") from None
+        if not Path(path).is_file():
+            raise OSError("it is not a file")
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
+            raise OSError(f"it is larger than {MAX_FILE_BYTES} bytes")
+        return data.decode()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise InvalidRequestError(f"The file {quoted(str(path))} can't be read: {why}.") from None
 
 
 def _chosen_lines(

@@ -11,21 +11,39 @@ Invariants:
 
 from __future__ import annotations
 
+import functools
+import inspect
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from offsetlog.arguments import (
+    ANYTHING,
+    CALLBACK,
+    CONFIG,
+    FLAG,
+    GROUP,
+    PLACE,
+    TOPIC,
+    WHOLE,
+    checked,
+    many,
+)
+from offsetlog.client import running_pages
 from offsetlog.client.consumer import Consumer
 from offsetlog.client.group import Group
 from offsetlog.client.notebook_html import GroupList, GroupSummary
+from offsetlog.client.overview import Overview, overview_of
+from offsetlog.client.page_picture import PagePicture
 from offsetlog.client.producer import Producer
+from offsetlog.client.rules import MILLISECONDS, MINUTES
 from offsetlog.client.topic import Topic, TopicInfo, TopicList, describe
 from offsetlog.core.group.state import status
+from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit
+from offsetlog.engine.copy.copy import CopyReport, Source, copy_log
 from offsetlog.engine.env import REAL, Env
-from offsetlog.engine.group.group_member import RebalanceCallback
 from offsetlog.engine.group.heartbeats import Heartbeats
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.pool import Pool
@@ -35,21 +53,49 @@ from offsetlog.engine.topic.folder import FolderContents, check_free
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.open_topics import OpenTopics, as_topic_error
 from offsetlog.engine.topic.purge import PurgePlan, plan_purge, purge_topic
-from offsetlog.engine.upkeep.maintenance import GRACE_MS, Maintained, Progress, check_grace
-from offsetlog.engine.upkeep.offsets_maintenance import DEFAULT_RETENTION_MINUTES, check_retention
+from offsetlog.engine.upkeep.findings import TopicReport
+from offsetlog.engine.upkeep.maintenance import GRACE_MS, Maintained, Progress, ShareOut
+from offsetlog.engine.upkeep.offsets_maintenance import DEFAULT_RETENTION_MINUTES
 from offsetlog.engine.upkeep.rounds import maintain_all, maintain_topic
-from offsetlog.engine.upkeep.verify import TopicReport, verify_topics
-from offsetlog.errors import InvalidRequestError, OffsetLogWarning
+from offsetlog.engine.upkeep.turns import Turns
+from offsetlog.engine.upkeep.verify import verify_log, verify_topics
+from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning
 from offsetlog.format import names
 from offsetlog.storage import forks
 from offsetlog.storage.offsets.open import open_offsets
+from offsetlog.storage.open import open_store
 from offsetlog.storage.store import Store
-from offsetlog.values import check_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 POOL_THREADS = 16
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _makes(
+    kind: Callable[Concatenate[Log, P], T],
+) -> Callable[[Callable[[Log], None]], Callable[Concatenate[Log, P], T]]:
+    """A method of an open log that makes one of ``kind``, by the same arguments: they are said
+    once, and editors complete them."""
+
+    def decorate(method: Callable[[Log], None]) -> Callable[Concatenate[Log, P], T]:
+        @functools.wraps(method)
+        def make(self: Log, /, *args: P.args, **settings: P.kwargs) -> T:
+            self.check_open()
+            return kind(self, *args, **settings)
+
+        host, *rest = inspect.signature(kind).parameters.values()
+        signature = inspect.Signature([host.replace(name="self"), *rest], return_annotation=kind)
+        make.__signature__ = signature  # type: ignore[attr-defined]
+        make.__annotations__ = {"return": kind}
+        rules = dict(kind.__init__.rules)  # type: ignore[attr-defined]
+        del rules["host"]
+        make.rules = rules  # type: ignore[attr-defined]
+        return make
+
+    return decorate
 
 
 class Log:
@@ -70,6 +116,7 @@ class Log:
         self._offsets_place = offsets_table
         self._offsets: OffsetsTable | None = None
         self._heartbeats: Heartbeats | None = None
+        self._turns = Turns()
         self._lock = threading.RLock()
         self._made_in = forks.process()
         self._closed = False
@@ -86,14 +133,14 @@ class Log:
 
     # --- topics ----------------------------------------------------------------------------
 
+    @checked(name=TOPIC, partitions=WHOLE, config=CONFIG)
     def create_topic(
         self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
     ) -> Topic:
         """Create a topic, and the root with the first one."""
         self.check_open()
-        check_name(name)
         lifecycle.check_partitions(partitions)
-        lifecycle.check_config(config)
+        lifecycle.check_config(self.store, config)
         if self.root.may_be_created():
             # No root is made where the topic can't be.
             check_free(self.store, names.topic_folder(name))
@@ -102,11 +149,12 @@ class Log:
         lifecycle.create(topic, partitions, config)
         return Topic(topic)
 
+    @checked(name=TOPIC, purge=FLAG)
     def delete_topic(self, name: str, *, purge: bool = False) -> FolderContents | None:
-        """Delete a topic. Its chain stays, so that its offsets are never given twice; ``purge``
-        removes its files too, which is safe only when nobody reads or writes the topic any more,
-        and tells what was removed and what was left, since it is not the topic's."""
-        topic = self.topic_handle(name)
+        """Delete a topic. Its chain stays, so that its offsets are never reused. ``purge`` removes
+        its files too: do that only when nobody reads or writes the topic any more. It returns
+        what was removed, and what was kept because it is not the topic's."""
+        topic = self.open_topic(name)
         if not purge:
             lifecycle.delete(topic)
             return None
@@ -114,104 +162,87 @@ class Log:
         self._topics.release(topic.chain.folder)
         return removed
 
+    @checked(name=TOPIC)
     def purge_plan(self, name: str) -> PurgePlan:
         """What ``delete_topic(name, purge=True)`` would remove; nothing is changed."""
-        return plan_purge(self.topic_handle(name))
+        return plan_purge(self.open_topic(name))
 
     def topics(self) -> TopicList:
-        """The topics that exist, by name. One that can't be read is left out, with a warning that
-        names it."""
+        """The names of the topics that exist. One that can't be read is left out, with a warning
+        that names it."""
         self._check_root()
-        infos: list[TopicInfo] = []
-        found = self._topics.find_all()
+        topics, broken = self._readable_topics()
+        for folder, failure in sorted(broken.items()):
+            text = f"The topic in {self.url}/{folder} can't be read, and is not listed: {failure}"
+            warnings.warn(text, OffsetLogWarning, stacklevel=2)
+        return TopicList([info for _, info in topics])
+
+    def overview(self) -> Overview:
+        """All topics and all groups at one look, for who looks again and again: the requests grow
+        with the topics, and not with partitions, groups or records. Bytes and seconds of a lag
+        are estimates, which read no record (``group(name).describe()`` reads one for each
+        partition that is behind)."""
+        self._check_root()
+        groups = self.offsets_table.look()
+        topics, broken = self._readable_topics(keep=True)
+        return overview_of(topics, groups, broken, self.env.now_ms())
+
+    def page(self) -> PagePicture:
+        """A picture of the log for a notebook: its topics and its groups' lag as they are now, and
+        the address where ``offsetlog page`` shows it, if that runs on this machine."""
+        seen = self.overview()
+        addresses = tuple(running_pages.addresses(self.root_id))
+        return PagePicture(self.url, self.env.now_ms(), seen, addresses)
+
+    def _readable_topics(
+        self, *, keep: bool = False
+    ) -> tuple[list[tuple[TopicState, TopicInfo]], dict[str, OffsetLogError]]:
+        """The topics that exist, in order, and what is wrong with those that can't be read, by
+        folder."""
+        found = self._topics.find_all(keep=keep)
+        topics = []
         for topic in found.topics:
             state = topic.chain.state
             if state.alive:
                 try:
-                    infos.append(describe(state))
+                    topics.append((state, describe(state)))
                 except Exception as error:  # noqa: BLE001 - it must not hide the others
                     folder = topic.chain.folder
                     found.broken[folder] = as_topic_error(folder, error)
-        for folder, failure in sorted(found.broken.items()):
+        for _, failure in sorted(found.broken.items()):
             if failure.retryable:
                 raise failure  # The storage fails, and not a topic: ask again.
-            text = f"The topic in {self.url}/{folder} can't be read, and is not listed: {failure}"
-            warnings.warn(text, OffsetLogWarning, stacklevel=2)
-        return TopicList(sorted(infos, key=lambda topic: topic.name))
+        return sorted(topics, key=lambda topic: topic[1].name), found.broken
 
+    @checked(name=TOPIC)
     def topic(self, name: str) -> Topic:
-        """One topic, which must exist."""
-        topic = self.topic_handle(name)
+        """A topic, which must exist."""
+        topic = self.open_topic(name)
         topic.state()
         return Topic(topic)
 
-    def topic_handle(self, name: str) -> OpenTopic:
+    def open_topic(self, name: str) -> OpenTopic:
         """The one open topic of a name, which need not exist."""
         self.check_open()
         return self._topics.get(name)
 
-    def appender(self, name: str) -> GroupCommit:
+    def group_commit(self, name: str) -> GroupCommit:
         """The one writer of this program to a topic."""
         self.check_open()
         return self._topics.group_commit(name)
 
     # --- producing and consuming -----------------------------------------------------------
 
-    def producer(
-        self,
-        *,
-        linger_ms: float = 0,
-        batch_bytes: int = 8 * 1024 * 1024,
-        app_id: str | None = None,
-        sequence: int | None = None,
-    ) -> Producer:
-        """A producer. With ``app_id`` and ``sequence`` what it sends to a topic is one batch that
-        is never written twice. ``linger_ms`` and ``batch_bytes`` say how long batches gather."""
-        self.check_open()
-        return Producer(
-            self, linger_ms=linger_ms, batch_bytes=batch_bytes, app_id=app_id, sequence=sequence
-        )
+    @_makes(Producer)
+    def producer(self) -> None:
+        """A producer. With ``app_id`` and ``sequence``, what it sends to a topic is one batch that
+        is never written twice. ``linger_ms`` and ``batch_bytes`` limit how long and how large a
+        batch grows."""
 
-    def consumer(
-        self,
-        group: str | None = None,
-        topics: Iterable[str] | str | None = None,
-        *,
-        auto_offset_reset: str = "latest",
-        enable_auto_commit: bool = True,
-        auto_commit_interval_ms: float = 5000,
-        session_timeout_ms: int = 45_000,
-        heartbeat_interval_ms: int | None = None,
-        max_poll_interval_ms: int = 300_000,
-        partition_assignment_strategy: str = "sticky",
-        client_id: str = "",
-        on_assign: RebalanceCallback | None = None,
-        on_revoke: RebalanceCallback | None = None,
-        on_lost: RebalanceCallback | None = None,
-        max_poll_records: int = 500,
-        poll_interval_ms: float | None = None,
-    ) -> Consumer:
+    @_makes(Consumer)
+    def consumer(self) -> None:
         """A consumer, subscribed to ``topics`` if they are named. With ``group`` it shares their
         partitions with the other members and commits; without one it never commits."""
-        self.check_open()
-        return Consumer(
-            self,
-            group,
-            topics,
-            auto_offset_reset=auto_offset_reset,
-            enable_auto_commit=enable_auto_commit,
-            auto_commit_interval_ms=auto_commit_interval_ms,
-            session_timeout_ms=session_timeout_ms,
-            heartbeat_interval_ms=heartbeat_interval_ms,
-            max_poll_interval_ms=max_poll_interval_ms,
-            partition_assignment_strategy=partition_assignment_strategy,
-            client_id=client_id,
-            on_assign=on_assign,
-            on_revoke=on_revoke,
-            on_lost=on_lost,
-            max_poll_records=max_poll_records,
-            poll_interval_ms=poll_interval_ms,
-        )
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -233,7 +264,7 @@ class Log:
             return self._heartbeats
 
     def groups(self) -> GroupList:
-        """The consumer groups that there are, by name."""
+        """The names of the consumer groups."""
         self._check_root()
         groups = self.offsets_table.look().groups
         return GroupList(
@@ -244,8 +275,9 @@ class Log:
             ]
         )
 
+    @checked(name=GROUP)
     def group(self, name: str) -> Group:
-        """One consumer group, which need not exist yet."""
+        """A consumer group, which need not exist yet."""
         return Group(self, name)
 
     def positions(self) -> pa.Table:
@@ -258,6 +290,14 @@ class Log:
 
     # --- upkeep ----------------------------------------------------------------------------
 
+    @checked(
+        topic=TOPIC,
+        offsets_retention_minutes=MINUTES,
+        grace_ms=MILLISECONDS,
+        progress=CALLBACK,
+        share_out=CALLBACK,
+        take_turns=FLAG,
+    )
     def maintain(
         self,
         topic: str | None = None,
@@ -265,19 +305,29 @@ class Log:
         offsets_retention_minutes: int = DEFAULT_RETENTION_MINUTES,
         grace_ms: int = GRACE_MS,
         progress: Progress | None = None,
+        share_out: ShareOut | None = None,
+        take_turns: bool = False,
     ) -> list[Maintained]:
-        """Snapshots, consolidation, retention and collection, of one topic or of all; with all
-        of them the offsets table is maintained too, as the last of the list. What can't be
-        maintained does not keep the rest from it: the first failure is raised at the end."""
+        """Snapshots, consolidation, retention and collection, of one topic or of all. With all
+        of them the offsets table is maintained too, and is the last of the list. If something
+        can't be maintained, the rest still is, and the first failure is raised at the end.
+        ``share_out`` has the rewriting done elsewhere: ``offsetlog.spark.maintain``.
+        With ``take_turns``, for who calls this again and again, topics are left out that another
+        maintainer looked after since the last call."""
         self._check_root()
-        check_retention(offsets_retention_minutes)
-        check_grace(grace_ms)
+        self.root.check()  # Whoever does this again and again outlives a mount.
+        turns = self._turns if take_turns else None
         if topic is not None:
-            return [
-                maintain_topic(
-                    self._topics, topic, self._pool, grace_ms=grace_ms, progress=progress
-                )
-            ]
+            maintained = maintain_topic(
+                self._topics,
+                topic,
+                self._pool,
+                grace_ms=grace_ms,
+                progress=progress,
+                share_out=share_out,
+                turns=turns,
+            )
+            return [] if maintained is None else [maintained]
         result = maintain_all(
             self._topics,
             lambda: self.offsets_table,
@@ -285,20 +335,66 @@ class Log:
             offsets_retention_minutes=offsets_retention_minutes,
             grace_ms=grace_ms,
             progress=progress,
+            share_out=share_out,
+            turns=turns,
         )
         failures = list(result.failures.items())
         for name, error in failures[1:]:
-            warnings.warn(f"{name!r} was not maintained: {error}", OffsetLogWarning, stacklevel=2)
+            warnings.warn(f"{name!r} was not maintained: {error}", OffsetLogWarning, stacklevel=3)
         if failures:
             raise failures[0][1]
         return result.maintained
 
+    @checked(topic=TOPIC, progress=CALLBACK)
     def verify(
         self, topic: str | None = None, *, progress: Progress | None = None
     ) -> list[TopicReport]:
-        """Check every promise on what is stored; nothing is repaired."""
+        """Check every promise on what is stored, of one topic, or of all with the offsets table
+        and the root's file; nothing is repaired. ``faults`` of a report break a promise,
+        ``caches`` are files that may be deleted."""
+        self.check_open()
+        if topic is not None:
+            self._check_root()
+            return verify_topics(self.store, topic, pool=self._pool, progress=progress)
+        if not self.root.is_there():
+            self.root.require()
+        return verify_log(self.store, lambda: self.offsets_table.port, self._pool, progress)
+
+    @checked(
+        to=PLACE,
+        topics=many(TOPIC),
+        groups=many(GROUP),
+        progress=CALLBACK,
+        storage_options=ANYTHING,
+    )
+    def copy(
+        self,
+        to: str,
+        *,
+        topics: Iterable[str] | None = None,
+        groups: Iterable[str] | None = None,
+        progress: Progress | None = None,
+        **storage_options: object,
+    ) -> CopyReport:
+        """Copy this log, which may be in use, to another place: a log of its own, with the same
+        offsets and groups. Where a copy of it is there already, what is new is copied.
+        ``topics`` and ``groups`` choose what is copied; without them it is all. A topic that is
+        broken here does not end the copy of the others: the error at the end names it."""
         self._check_root()
-        return verify_topics(self.store, topic, progress=progress)
+        options = storage_options or self.store.options_for(to)
+        target = open_store(to, **options)
+        try:
+            return copy_log(
+                Source(self.store, self.root_id, self._topics, self.offsets_table),
+                target,
+                self.env,
+                self._pool,
+                topics=topics,
+                groups=groups,
+                progress=progress,
+            )
+        finally:
+            target.close()
 
     # --- the end ---------------------------------------------------------------------------
 
@@ -313,9 +409,9 @@ class Log:
         self.root.require()
 
     def close(self) -> None:
-        """Write what is waiting, and free what is held; raises the first failure that nobody
-        was told. What a keyed producer has not flushed is not written: nobody here knows
-        whether it is whole."""
+        """Write what is waiting, and free what is held. Raises the first failure that was not
+        raised before. What a producer with a ``sequence`` has not flushed is not written, since
+        only its program knows whether it is complete: that is an error."""
         self._close(None)
 
     def _close(self, block_error: BaseException | None) -> None:
@@ -339,8 +435,6 @@ class Log:
         for write_the_rest in self._topics.closers():
             attempt(write_the_rest)
         attempt(lambda: self._pool.shutdown(wait=True))
-        if self._offsets is not None:
-            attempt(self._offsets.port.close)
         attempt(self.store.close)
         if block_error is None:
             errors += unflushed
@@ -352,12 +446,7 @@ class Log:
     def __enter__(self) -> Log:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         self._close(error)
 
     def __repr__(self) -> str:

@@ -8,15 +8,17 @@ Invariants:
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from offsetlog.client.name_list import NameList, bar, table_head
+from offsetlog.arguments import PATH, checked
+from offsetlog.client.name_list import NameList, Picture, bar, html_table
 from offsetlog.core.group.lag import Lag, Total
 from offsetlog.core.group.positions_csv import format_positions
-from offsetlog.core.group.reset import Move, PlannedReset
+from offsetlog.core.group.reset import Move
+from offsetlog.errors import InvalidRequestError
+from offsetlog.text import as_html, printable, quoted
 from offsetlog.values import TopicPartition
 
 
@@ -78,39 +80,19 @@ class GroupInfo(NamedTuple):
     def _repr_html_(self) -> str:
         count = len(self.members)
         workers = f"{count} member{'' if count == 1 else 's'}"
-        head = f"<b>{html.escape(self.name)}</b> {html.escape(self.state)}, {workers}"
+        head = f"<b>{as_html(self.name)}</b> {as_html(self.state)}, {workers}"
         return head + _lag_html(self.partitions, self.total)
 
 
 def _lag_html(lines: Sequence[Lag], total: Total) -> str:
     most = max((line.records or 0 for line in lines), default=0)
-    body = "".join(
-        "<tr>"
-        + "".join(f"<td>{html.escape(_cell(value))}</td>" for value in _lag_cells(line))
-        + f"<td>{bar(line.records or 0, most)}</td></tr>"
-        for line in lines
-    )
     names = ("topic", "partition", "committed", "end", "lag", "bytes", "seconds", "member", "")
-    last = (
-        f"<tr><th colspan=4>total</th><th>{total.records:,}</th><th>{_cell(total.bytes)}</th>"
-        f"<th>{_cell(total.seconds)}</th><th></th><th></th></tr>"
-    )
-    return f"<table>{table_head(*names)}{body}{last}</table>"
-
-
-def _lag_cells(line: Lag) -> tuple[Any, ...]:
-    return (
-        line.topic, line.partition, line.committed, line.end, line.records, line.bytes,
-        line.seconds, line.member or "",
-    )  # fmt: skip
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    if isinstance(value, float):
-        return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    rows = [
+        (line.topic, line.partition, line.committed, line.end, line.records, line.bytes,
+         line.seconds, line.member or "", bar(line.records or 0, most))
+        for line in lines
+    ]  # fmt: skip
+    return html_table(names, rows, ("total", "", "", "", *total, "", ""))
 
 
 class GroupSummary(NamedTuple):
@@ -127,33 +109,36 @@ class GroupList(NameList[GroupSummary]):
     """The names of a log's groups, with what a notebook shows of them."""
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><td>{html.escape(s.name)}</td><td>{s.state}</td><td>{s.members}</td>"
-            f"<td>{s.partitions}</td></tr>"
-            for s in self.infos
-        )
-        return f"<table>{table_head('group', 'state', 'members', 'partitions')}{body}</table>"
+        return html_table(("group", "state", "members", "partitions"), self.infos)
 
 
-class ResetPlan:
+class ResetPlan(NamedTuple):
     """Before and after of a reset, for each partition."""
 
-    def __init__(self, group: str, plan: PlannedReset, *, executed: bool) -> None:
-        self.group = group
-        self.moves: tuple[Move, ...] = plan.moves
-        self.warnings = plan.warnings
-        self.executed = executed
+    group: str
+    moves: tuple[Move, ...]
+    executed: bool
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Of what lay outside the log, and was clamped to it."""
+        return tuple(move.warning for move in self.moves if move.warning)
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
         """Where each partition is to be, or is."""
         return {TopicPartition(move.topic, move.partition): move.after for move in self.moves}
 
+    @checked(path=PATH)
     def to_csv(self, path: str | Path | None = None) -> str:
         """The lines that ``from_file`` takes; written to ``path`` if it is given."""
         csv = format_positions(self.offsets)
         if path is not None:
-            Path(path).write_text(csv, encoding="utf-8")
+            try:
+                Path(path).write_text(csv, encoding="utf-8")
+            except (OSError, ValueError) as error:
+                why = getattr(error, "strerror", None) or error
+                raise InvalidRequestError(f"{quoted(str(path))} can't be written: {why}.") from None
         return csv
 
     def to_dict(self) -> dict[str, Any]:
@@ -169,23 +154,20 @@ class ResetPlan:
             f"{m.topic}-{m.partition}: {'-' if m.before is None else m.before} -> {m.after}"
             for m in self.moves
         )
-        return f"<reset of {self.group!r}, {mode}: {moves}>"
+        return f"<reset of {self.group!r}, {mode}: {printable(moves)}>"
 
     def _repr_html_(self) -> str:
-        body = "".join(
-            f"<tr><td>{html.escape(m.topic)}</td><td>{m.partition}</td>"
-            f"<td>{_cell(m.before)}</td><td>{_picture(m, m.before)}</td>"
-            f"<td>{m.after:,}</td><td>{_picture(m, m.after)}</td>"
-            f"<td>{html.escape(m.warning)}</td></tr>"
-            for m in self.moves
-        )
         names = ("topic", "partition", "before", "", "after", "", "")
+        rows = [
+            (m.topic, m.partition, m.before, _picture(m, m.before), m.after, _picture(m, m.after),
+             m.warning)
+            for m in self.moves
+        ]  # fmt: skip
         what = "was reset" if self.executed else "dry run: nothing was changed"
-        title = f"<b>{html.escape(self.group)}</b> {what}"
-        return f"{title}<table>{table_head(*names)}{body}</table>"
+        return f"<b>{as_html(self.group)}</b> {what}{html_table(names, rows)}"
 
 
-def _picture(move: Move, at: int | None) -> str:
+def _picture(move: Move, position: int | None) -> Picture:
     """How much of the partition lies before a position."""
-    inside = 0 if at is None else min(max(at, move.start), move.end) - move.start
+    inside = 0 if position is None else min(max(position, move.start), move.end) - move.start
     return bar(inside, move.end - move.start)

@@ -15,40 +15,40 @@ Invariants:
 from __future__ import annotations
 
 import atexit
-import logging
-import operator
 import os
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from offsetlog.engine.append.futures import ArrowFuture, SendFuture
+from offsetlog.arguments import ANYTHING, PARTITION, SECONDS, TOPIC, checked, checks_itself
+from offsetlog.client.rules import BYTES, HEADERS, PRODUCER_SETTINGS, TABLE, TIMESTAMP
 from offsetlog.engine.append.group_commit import RECORD_OVERHEAD, GroupCommit
 from offsetlog.engine.append.record_batch import row_bytes
 from offsetlog.engine.append.record_checks import (
     MAX_MS,
-    bad_timestamp,
     check_headers,
+    check_named_partition,
     check_times,
     too_large,
+    without_key,
 )
-from offsetlog.engine.append.send_buffer import SendBuffer
+from offsetlog.engine.append.send_buffer import ArrowFuture, SendBuffer, SendFuture
 from offsetlog.engine.append.sequence_target import SequenceTarget
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError, OffsetLogError
 from offsetlog.format import record_schema as rows
+from offsetlog.logs import get_logger
 from offsetlog.storage import forks
+from offsetlog.values import MAX_PARTITIONS
 
 Headers = Sequence[tuple[str, bytes | None]]
 _new_future = tuple.__new__
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 _producers: weakref.WeakSet[Producer] = weakref.WeakSet()
 
 
@@ -57,13 +57,14 @@ class ProducerHost(Protocol):
 
     env: Env
 
-    def topic_handle(self, name: str) -> OpenTopic: ...
-    def appender(self, name: str) -> GroupCommit: ...
+    def open_topic(self, name: str) -> OpenTopic: ...
+    def group_commit(self, name: str) -> GroupCommit: ...
 
 
 class Producer:
     """Sends records. Threads may share it."""
 
+    @checked(host=ANYTHING, **PRODUCER_SETTINGS)
     def __init__(
         self,
         host: ProducerHost,
@@ -76,19 +77,27 @@ class Producer:
         if (app_id is None) != (sequence is None):
             raise InvalidRequestError("app_id and sequence belong together.", "Give both.")
         self._host = host
-        self._linger = _number("linger_ms", linger_ms, 0, 3_600_000) / 1000
-        self._limit = whole_number("batch_bytes", batch_bytes, 1024, 1024**3)
+        self._linger = linger_ms / 1000
+        self._limit = batch_bytes
         self._topics: dict[str, SendTarget] = {}
         self.failure: OffsetLogError | None = None
         """The first one of many, kept here when a target has no room for more."""
         self._sender = None
-        if app_id is not None:
-            self._sender = (_app_id(app_id), whole_number("sequence", sequence, 0, 2**62))
+        if app_id is not None and sequence is not None:
+            self._sender = (app_id, sequence)
         self._stamp = host.env.stamp()
         self._closed = False
         self._made_in = forks.process()
         _producers.add(self)
 
+    @checks_itself(
+        topic=TOPIC,
+        value=BYTES,
+        key=BYTES,
+        headers=HEADERS,
+        partition=PARTITION,
+        timestamp=TIMESTAMP,
+    )
     def send(
         self,
         topic: str,
@@ -98,33 +107,39 @@ class Producer:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> SendFuture:
-        """Send one record; the future tells its offset. ``timestamp`` is in milliseconds."""
-        target = self._topics.get(topic)
+        """Send one record; the future's result has its offset. ``timestamp`` is in milliseconds."""
+        target = self._topics.get(topic) if type(topic) is str else None
         if target is None:
-            target = self._target(topic)
+            target = self._target(TOPIC("topic", topic))
         size = RECORD_OVERHEAD
         if value is not None:
             if type(value) is not bytes:
-                value = _bytes("value", value)
+                value = BYTES("value", value)
             size += len(value)
         if key is not None:
             if type(key) is not bytes:
-                key = _bytes("key", key)
+                key = BYTES("key", key)
             size += len(key)
+        elif target.needs_key:
+            raise without_key(topic)
         stored = None
-        if headers:
-            stored, weight = _headers(headers)
+        if headers is not None:
+            stored = HEADERS("headers", headers)
+            weight = rows.HEADER_BYTES * len(stored)
+            weight += sum(len(name.encode()) + len(data or b"") for name, data in stored)
             size += weight
-        if size > target.max_bytes:
+        if size > target.max_bytes and not target.takes(size):
             raise too_large(topic, size - RECORD_OVERHEAD, target.max_bytes - RECORD_OVERHEAD)
         if timestamp is None or target.append_time:
             stamp = self._stamp()
         elif type(timestamp) is int and -MAX_MS < timestamp < MAX_MS:
             stamp = timestamp * 1_000_000
         else:
-            raise bad_timestamp(timestamp)
+            stamp = TIMESTAMP("timestamp", timestamp) * 1_000_000
         if partition is not None:
-            target.check_partition(partition)
+            if type(partition) is not int or partition > MAX_PARTITIONS:
+                partition = PARTITION("partition", partition)
+            check_named_partition(target.topic, partition)
         # From here on every name and call is paid a million times a second.
         with target.lock:
             batch = target.open
@@ -133,27 +148,33 @@ class Producer:
             if batch.sender is not self:
                 batch.add_sender(self)
             values = batch.values
-            values.append(value)
-            batch.keys.append(key)
-            batch.times.append(stamp)
-            batch.size += size
-            index = len(values) - 1
-            if stored is not None:
-                batch.headers[index] = stored
-            if partition is not None:
-                batch.named[index] = partition
+            index = len(values)
+            try:
+                if stored:
+                    batch.headers[index] = stored
+                if partition is not None:
+                    batch.named[index] = partition
+                values.append(value)
+                batch.keys.append(key)
+                batch.times.append(stamp)  # With this it is taken.
+                batch.size += size
+            except BaseException:
+                batch.drop_partial()
+                raise
         return _new_future(SendFuture, (batch, index))
 
+    @checked(topic=TOPIC, table=TABLE)
     def send_arrow(self, topic: str, table: pa.Table | pa.RecordBatch) -> ArrowFuture:
-        """Send a whole table as one atomic batch. Columns: ``value``, and if wanted ``key``,
+        """Send a whole table as one atomic batch. Columns: ``value``, and optionally ``key``,
         ``headers``, ``timestamp`` and ``partition``."""
         target = self._topics.get(topic) or self._target(topic)
         rows_ = _as_rows(table, target, self._host.env.now_ms())
         return ArrowFuture(target.add_table(rows_, self))
 
+    @checked(timeout=SECONDS)
     def flush(self, timeout: float | None = None) -> None:
-        """Return once all that was sent before is acknowledged. Raises the first failure since
-        the last flush that nobody asked a future for; the others were tried all the same."""
+        """Wait until everything that was sent before is acknowledged. Raises the first failure
+        since the last flush that no future has raised; the other records are sent all the same."""
         forks.check(self._made_in)
         self._flush(self._topics, timeout)
 
@@ -172,7 +193,7 @@ class Producer:
             raise first
 
     def close(self) -> None:
-        """Flush, and take nothing more."""
+        """Flush, and accept no more records."""
         if self._closed:
             return
         self._closed = True
@@ -188,12 +209,7 @@ class Producer:
     def __enter__(self) -> Producer:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if kind is not None and self._sender is not None:
             # A batch that its caller did not finish must not be written under its number.
             self._closed = True
@@ -213,31 +229,35 @@ class Producer:
         forks.check(self._made_in)
         if self._closed:
             raise InvalidRequestError("The producer is closed.", "Make a new one.")
-        handle = self._host.topic_handle(topic)
-        handle.known_state()
+        opened = self._host.open_topic(topic)
+        opened.known_state()
         target: SendTarget
         if self._sender is None:
-            target = self._host.appender(topic)
+            target = self._host.group_commit(topic)
         else:
-            target = SequenceTarget(handle, *self._sender)
+            target = SequenceTarget(opened, *self._sender)
         self._topics[topic] = target
         return target
 
 
 class SendTarget(Protocol):
-    """Where the records for one topic go: a shared appender, or a caller's own batch."""
+    """Where the records for one topic go: the shared group commit, or a caller's own batch."""
 
+    topic: OpenTopic
     max_bytes: int
     append_time: bool
+    needs_key: bool
     lock: threading.Lock
     open: SendBuffer | None
     """The batch that takes records, if there is one. Held: the lock."""
+
+    def takes(self, size: int) -> bool:
+        """Whether a record of so many bytes is taken, by the config as it is now."""
 
     def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
         """A batch that takes a record of ``size``. Held: the lock."""
 
     def add_table(self, table: pa.Table, sender: object) -> SendBuffer: ...
-    def check_partition(self, partition: int) -> None: ...
     def flush(self, timeout: float | None) -> None: ...
 
     def failure(self, sender: object | None = None) -> OffsetLogError | None:
@@ -274,11 +294,8 @@ if hasattr(os, "register_at_fork"):
 # --- what is taken -------------------------------------------------------------------------
 
 
-def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) -> pa.Table:
+def _as_rows(table: pa.Table, target: SendTarget, now_ms: int) -> pa.Table:
     """A user's table with the columns of ``ROWS``, and ``partition`` if it was named."""
-    if not isinstance(given, pa.Table | pa.RecordBatch):
-        raise InvalidRequestError(f"send_arrow takes an Arrow table, not {type(given).__name__}.")
-    table = pa.table(given) if isinstance(given, pa.RecordBatch) else given
     allowed = [*rows.ROWS.names, "partition"]
     unknown = [name for name in table.schema.names if name not in allowed]
     if unknown or len(set(table.schema.names)) < table.num_columns:
@@ -292,14 +309,14 @@ def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) 
         raise InvalidRequestError("The table is empty.", "Send at least one record.")
     columns = {name: table.column(name) for name in table.schema.names}
     if target.append_time or "timestamp" not in columns:
-        columns["timestamp"] = pa.repeat(pa.scalar(now_ms, pa.int64()), table.num_rows)
-    out = pa.table(
-        {
-            field.name: _cast(columns[field.name], field)
+        columns["timestamp"] = pa.repeat(pa.scalar(now_ms, rows.TIMESTAMP), table.num_rows)
+    out = pa.Table.from_arrays(
+        [
+            _cast(columns[field.name], field)
             if field.name in columns
             else pa.nulls(table.num_rows, field.type)
             for field in rows.ROWS
-        },
+        ],
         schema=rows.ROWS,
     )
     if out.column("timestamp").null_count:
@@ -307,14 +324,18 @@ def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) 
     check_times(rows.milliseconds(out.column("timestamp")))
     check_headers(out.column("headers"))
     heaviest = int(row_bytes(out).max())
-    if heaviest + RECORD_OVERHEAD > target.max_bytes:
-        raise too_large("of this table", heaviest, target.max_bytes - RECORD_OVERHEAD)
+    if heaviest + RECORD_OVERHEAD > target.max_bytes and not target.takes(
+        heaviest + RECORD_OVERHEAD
+    ):
+        raise too_large(target.topic.name, heaviest, target.max_bytes - RECORD_OVERHEAD)
+    if target.needs_key and out.column("key").null_count:
+        raise without_key(target.topic.name)
     if "partition" in columns:
         named = _cast(columns["partition"], rows.PARTITION)
         low = pc.min(named).as_py()
         if low is not None:
-            target.check_partition(low)
-            target.check_partition(pc.max(named).as_py())
+            check_named_partition(target.topic, low)
+            check_named_partition(target.topic, pc.max(named).as_py())
         out = out.append_column(rows.PARTITION, named)
     return out
 
@@ -322,67 +343,12 @@ def _as_rows(given: pa.Table | pa.RecordBatch, target: SendTarget, now_ms: int) 
 def _cast(column: Any, field: pa.Field) -> Any:
     if column.type == field.type:
         return column
-    plain = column.cast(pa.timestamp("ms")) if pa.types.is_timestamp(column.type) else column
     try:
-        return plain.cast(field.type)
-    except pa.ArrowException:
+        if pa.types.is_timestamp(column.type):
+            # Finer digits, as of pandas' times, are cut off: a record's time is of milliseconds.
+            column = pc.floor_temporal(column, unit="millisecond").cast(pa.timestamp("ms"))
+        return column.cast(field.type)
+    except (pa.ArrowException, OverflowError):
         raise InvalidRequestError(
             f"Column {field.name!r} is {column.type}; it must be {field.type}."
         ) from None
-
-
-def _bytes(what: str, value: object) -> bytes:
-    if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value)
-    if isinstance(value, str):
-        raise InvalidRequestError(f"The {what} is a str.", f"Encode it: {what}.encode().")
-    raise InvalidRequestError(f"The {what} is a {type(value).__name__}.", "It must be bytes.")
-
-
-def _headers(headers: object) -> tuple[list[tuple[str, bytes | None]], int]:
-    """Headers as they are stored, and their weight."""
-    out: list[tuple[str, bytes | None]] = []
-    weight = 0
-    try:
-        pairs = [(name, value) for name, value in headers]  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        raise InvalidRequestError("Headers are a list of (name, bytes) pairs.") from None
-    for name, value in pairs:
-        if not isinstance(name, str):
-            raise InvalidRequestError(f"A header's name is {name!r}.", "It must be a str.")
-        clean = None if value is None else _bytes(f"header {name!r}", value)
-        out.append((name, clean))
-        weight += len(name.encode()) + (0 if clean is None else len(clean))
-    return out, weight
-
-
-def _app_id(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= 1024:
-        raise InvalidRequestError(f"app_id is {value!r}.", "It is a short string.")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidRequestError(
-            f"app_id is {value!r}, which is no text: it can't be written as UTF-8.",
-            "Leave out what stands for bytes that could not be decoded.",
-        ) from None
-    return value
-
-
-def whole_number(what: str, value: object, low: int, high: int) -> int:
-    """A whole number, numpy's too; 17.9 is none, and neither are 17.0 and True."""
-    number = None
-    if not isinstance(value, bool):
-        with suppress(TypeError):
-            number = operator.index(value)  # type: ignore[arg-type]
-    if number is None or not low <= number <= high:
-        raise InvalidRequestError(
-            f"{what} is {value!r}.", f"Allowed: whole numbers from {low} to {high}."
-        )
-    return number
-
-
-def _number(what: str, value: object, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise InvalidRequestError(f"{what} is {value!r}.", f"Allowed: {low} to {high}.")
-    return value

@@ -8,15 +8,30 @@ Invariants:
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from offsetlog.client.name_list import NameList, bar, table_head
-from offsetlog.core.topic.plan import estimate_bytes
+from offsetlog.arguments import (
+    CALLBACK,
+    CONFIG,
+    OFFSET,
+    PARTITION,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    checked,
+    many,
+    mapping,
+    short_text,
+)
+from offsetlog.client.name_list import NameList, bar, html_table
+from offsetlog.client.rules import BYTES
+from offsetlog.core.topic.plan import estimate_bytes, estimate_records
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine.upkeep.erasure import Erased, Progress, erase
+from offsetlog.text import as_html
 from offsetlog.values import CONFIG_KEYS, parse_config
 
 
@@ -27,9 +42,19 @@ class PartitionInfo(NamedTuple):
     bytes: int
     """About as many: keys, values and headers, before compression."""
 
-    @property
-    def records(self) -> int:
-        return self.end_offset - self.beginning_offset
+    records: int
+    """Exactly, but for topics with gaps of more than some thousand files: there about as many."""
+
+
+class TableInfo(NamedTuple):
+    """The Delta table that a topic is."""
+
+    path: str
+    """Where readers of Delta find it: a path or a URL."""
+    version: int
+    """The newest one."""
+    end_offsets: dict[int, int]
+    """For each partition the offset up to which the table has everything."""
 
 
 class TopicInfo(NamedTuple):
@@ -39,6 +64,8 @@ class TopicInfo(NamedTuple):
     """What was set; ``settings`` has the defaults too."""
     settings: dict[str, str]
     entries: int
+    table: TableInfo | None = None
+    """Where it is a Delta table too."""
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -47,6 +74,7 @@ class TopicInfo(NamedTuple):
             "config": self.config,
             "settings": self.settings,
             "entries": self.entries,
+            "table": None if self.table is None else self.table._asdict(),
         }
 
     @property
@@ -55,13 +83,20 @@ class TopicInfo(NamedTuple):
 
     def _repr_html_(self) -> str:
         greatest = max((p.records for p in self.partitions), default=0)
-        body = "".join(
-            f"<tr><td>{p.partition}</td><td>{p.beginning_offset:,}</td><td>{p.end_offset:,}</td>"
-            f"<td>{p.records:,}</td><td>{p.bytes:,}</td><td>{bar(p.records, greatest)}</td></tr>"
+        names = ("partition", "beginning", "end", "records", "bytes", "")
+        rows = [
+            (
+                p.partition,
+                p.beginning_offset,
+                p.end_offset,
+                p.records,
+                p.bytes,
+                bar(p.records, greatest),
+            )
             for p in self.partitions
-        )
-        head = table_head("partition", "beginning", "end", "records", "bytes", "")
-        return f"<b>{html.escape(self.name)}</b><table>{head}{body}</table>"
+        ]
+        where = "" if self.table is None else f"<br>Delta table: {as_html(self.table.path)}"
+        return f"<b>{as_html(self.name)}</b>{where}{html_table(names, rows)}"
 
 
 class Topic:
@@ -81,7 +116,7 @@ class Topic:
         return self._topic.state().partitions
 
     def beginning_offsets(self) -> dict[int, int]:
-        """The first offset that each partition still holds."""
+        """The first offset that each partition still has."""
         state = self._topic.state()
         return {p: state.start(p) for p in range(state.partitions)}
 
@@ -90,30 +125,48 @@ class Topic:
         state = self._topic.state()
         return {p: state.end(p) for p in range(state.partitions)}
 
+    @checked(times=mapping(PARTITION, TIME_MS))
     def offsets_for_times(self, times: Mapping[int, int]) -> dict[int, int | None]:
-        """The first offset at or after a time (milliseconds) for each partition; None: none."""
+        """The first offset at or after a time (in milliseconds) for each partition, or None."""
         self._topic.state()
         return {p: self._topic.offset_for_time(p, time) for p, time in times.items()}
 
     def describe(self) -> TopicInfo:
-        """Partitions, offsets, sizes and settings."""
-        return describe(self._topic.state())
+        """Partitions, offsets, sizes and settings, and its table."""
+        info = describe(self._topic.state())
+        return info._replace(table=self.table()) if self._topic.config.has_table else info
 
+    def table(self) -> TableInfo | None:
+        """Where the topic's Delta table is, and how far it goes; None where it has none."""
+        return table_of(self._topic)
+
+    @checked(partitions=WHOLE, config=CONFIG, unset=many(TEXT))
     def alter(
         self,
         partitions: int | None = None,
         config: Mapping[str, object] | None = None,
         unset: Sequence[str] = (),
     ) -> TopicInfo:
-        """More partitions, other settings, or settings back to their defaults."""
+        """Add partitions, change settings, or set settings back to their defaults."""
         return describe(lifecycle.alter(self._topic, partitions, config, tuple(unset)))
 
+    @checked(before=mapping(PARTITION, OFFSET))
     def delete_records(self, before: Mapping[int, int]) -> dict[int, int]:
-        """Delete what lies below an offset (-1: all) of each partition; the new log starts."""
+        """Delete the records before an offset (-1: all) of each partition. Returns the new log
+        starts."""
         return lifecycle.trim(self._topic, before)
 
+    @checked(keys=many(BYTES), progress=CALLBACK)
+    def erase(self, keys: Sequence[bytes], *, progress: Progress | None = None) -> Erased:
+        """Remove all records of these keys for good. When this returns no read that begins finds
+        them; ``maintain`` deletes the files that held them once the grace period is over. Offsets
+        stay. Costs a look at every key of the topic. Later records of a key are new ones."""
+        return erase(self._topic, keys, progress)
+
+    @checked(app_ids=short_text())
     def forget_app_ids(self, *app_ids: str) -> None:
-        """Forget callers' keys for good: a late copy of their batches would count again."""
+        """Forget these writers for good: a late retry of one of their batches would be written
+        again."""
         lifecycle.forget(self._topic, app_ids)
 
     def __repr__(self) -> str:
@@ -128,12 +181,22 @@ class TopicList(NameList[TopicInfo]):
 
     def _repr_html_(self) -> str:
         greatest = max((topic.records for topic in self.infos), default=0)
-        body = "".join(
-            f"<tr><td>{html.escape(topic.name)}</td><td>{len(topic.partitions)}</td>"
-            f"<td>{topic.records:,}</td><td>{bar(topic.records, greatest)}</td></tr>"
+        rows = [
+            (topic.name, len(topic.partitions), topic.records, bar(topic.records, greatest))
             for topic in self.infos
-        )
-        return f"<table>{table_head('topic', 'partitions', 'records', '')}{body}</table>"
+        ]
+        return html_table(("topic", "partitions", "records", ""), rows)
+
+
+def table_of(topic: OpenTopic) -> TableInfo | None:
+    state = topic.state()
+    path = topic.table.path
+    head = topic.table.head() if path is not None and topic.table.is_wanted else None
+    if path is None or head is None or head.closed:
+        return None
+    known = dict(enumerate(head.point.ends))
+    ends = {p: known.get(p, state.start(p)) for p in range(state.partitions)}
+    return TableInfo(path, head.version, ends)
 
 
 def describe(state: TopicState) -> TopicInfo:
@@ -147,6 +210,7 @@ def describe(state: TopicState) -> TopicInfo:
                 state.start(p),
                 state.end(p),
                 estimate_bytes(state, p, state.start(p), state.end(p)),
+                estimate_records(state, p, state.start(p), state.end(p)),
             )
             for p in range(state.partitions)
         ),

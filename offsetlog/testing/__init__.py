@@ -1,14 +1,13 @@
-"""What we test ourselves with, for users to test their own filesystems with.
+"""The suite that every storage here passes, for filesystems of your own.
 
-A test of one's own::
+A test of your own::
 
     from offsetlog.testing import assert_store
 
     def test_my_filesystem():
         assert_store("myfs://host/folder", {"key": "..."})
 
-``offsetlog.testing.history`` judges what programs were told by a log, ours or another;
-``tests.simulation.run`` runs the whole of it under faults from a seed.
+``offsetlog.testing.history`` checks what programs saw of a log, ours or another.
 """
 
 from offsetlog.testing.conformance import assert_store, check_store

@@ -42,6 +42,10 @@ class _Fault(Exception):
     """A check saw what must not be."""
 
 
+class _NoTimeError(Exception):
+    """A check came too late to see anything."""
+
+
 def check_store(
     url: str,
     storage_options: Mapping[str, Any] | None = None,
@@ -53,10 +57,10 @@ def check_store(
     opener: str = OPENER,
     progress: Progress | None = None,
 ) -> Report:
-    """Run every check against a root and say what was found.
+    """Run every check against a root, and report the results.
 
-    ``opener`` names a function ``module:function(url, **storage_options)`` that gives a store;
-    another one than ours is how a filesystem of one's own is tried before it is trusted.
+    ``opener`` names a function, ``module:function``, that is called with the URL and the storage
+    options and returns a store: name your own to test a filesystem of your own.
     """
     return _Run(
         url,
@@ -73,7 +77,7 @@ def check_store(
 def assert_store(
     url: str, storage_options: Mapping[str, Any] | None = None, **about: Any
 ) -> Report:
-    """For a test: the report, or an AssertionError that is the report."""
+    """For a test: returns the report, or raises it as an ``AssertionError``."""
     report = check_store(url, storage_options, **about)
     if not report.passed:
         raise AssertionError(str(report))
@@ -136,6 +140,8 @@ class _Run:
     def _step(self, name: str, step: Callable[[], str]) -> bool:
         try:
             self._add(name, True, step())
+        except _NoTimeError as error:
+            self._checks.append(Check(name, True, str(error), measured=False))
         except (_Fault, OffsetLogError) as error:
             self._add(name, False, str(error))
         except Exception as error:  # noqa: BLE001
@@ -151,7 +157,8 @@ class _Run:
         try:
             self._store.delete_tree(self._folder)
         except OffsetLogError as error:
-            self._add("cleaning up", False, str(error))
+            if any(check.passed for check in self._checks):  # Else there is nothing to remove.
+                self._add("cleaning up", False, str(error))
         finally:
             self._store.close()
 
@@ -226,8 +233,9 @@ class _Run:
                 raise _Fault(f"right after {name!r} was created its info was {info}")
         if "listing" not in set(store.folders(self._folder)):
             raise _Fault("a folder with files in it is not among its parent's folders")
-        modified = max(one.modified_ms for one in store.list(folder))
-        return f"a new file is listed at once (the storage's clock says {modified})"
+        modified = max(one.modified_ms for one in store.list(folder)) / 1000
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(modified))
+        return f"a new file is listed at once (the storage's clock says {clock} UTC)"
 
     def _names(self) -> str:
         names = _ODD_NAMES_SMB if self._url.startswith("smb:") else _ODD_NAMES
@@ -307,15 +315,23 @@ class _Run:
             self._crew = Crew(count, self._opener, self._url, self._options, threads=threads)
         return self._crew
 
+    def _until_at_most(self, seconds: float) -> float:
+        """The end of a step; each gets a second, however late it is."""
+        now = time.time()
+        return max(min(self._until, now + seconds), now + 1.0)
+
     def _overwrites(self) -> str:
         name, times = self._name("overwrite/a"), 40
         self._store.put(name, payload(0, 0, 300))
-        until = min(self._until, time.time() + self._seconds / 5)
+        members = self._members()  # Starting them takes seconds on a busy machine.
+        until = self._until_at_most(self._seconds / 5)
         reread = ("reread", {"name": name, "last": times, "until": until})
         writer = ("overwrite", {"name": name, "times": times, "until": until})
-        answers = self._members().order([writer] + [reread] * _READERS, until)
+        answers = members.order([writer] + [reread] * _READERS, until)
         _raise_faults([fault for answer in answers for fault in answer["faults"]])
         reads = sum(answer.get("reads", 0) for answer in answers)
+        if not answers[0]["done"] or not reads:
+            raise _NoTimeError("there was no time for it")
         return f"{answers[0]['done']} versions, {reads} reads meanwhile, each of a whole version"
 
     def _race_and_watch(self) -> str:
@@ -328,6 +344,8 @@ class _Run:
         self._contended = committed / seconds if seconds else 0.0
         faults += more_faults + self._judge(folder, landed + more)
         _raise_faults(faults)
+        if not self._raced:
+            raise _NoTimeError("there was no time for a single race")
         return (
             f"{self._processes} processes, {self._raced} names, one winner each; "
             f"{looks + more_looks} looks meanwhile, none torn"
@@ -336,7 +354,7 @@ class _Run:
     def _race(
         self, folder: str, first: int, last: int, slot: float
     ) -> tuple[list[tuple[int, Landed]], list[str], int, float]:
-        until = min(self._until, time.time() + self._seconds / 3)
+        until = self._until_at_most(self._seconds / 3)
         start = time.time() + 0.05
         about = {"folder": folder, "first": first, "last": last, "until": until}
         orders = [

@@ -19,11 +19,19 @@ class Check:
     passed: bool
     detail: str
     """What was done; of a failed check what was seen."""
+    measured: bool = True
+    """False: there was no time for it, so nothing is known."""
+
+    @property
+    def result(self) -> str:
+        if not self.measured:
+            return "not measured"
+        return "ok" if self.passed else "FAILED"
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Milliseconds of one kind of call, made alone."""
+    """How long one kind of call took by itself, in milliseconds."""
 
     call: str
     p50_ms: float
@@ -32,7 +40,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Report:
-    """The whole of a run."""
+    """The result of a run: its checks and latencies."""
 
     url: str
     checks: tuple[Check, ...]
@@ -47,7 +55,8 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        return bool(self.checks) and all(check.passed for check in self.checks)
+        """Every check was made, and none failed."""
+        return bool(self.checks) and all(check.passed and check.measured for check in self.checks)
 
     @property
     def faults(self) -> tuple[str, ...]:
@@ -59,9 +68,11 @@ class Report:
 
     def __str__(self) -> str:
         verdict = "fit for a log" if self.passed else "NOT fit for a log"
+        if not self.passed and self.checks and not self.faults:
+            verdict = "not known to be fit for a log"
         lines = [f"{self.url} is {verdict} ({self.seconds:.1f} s)"]
         for check in self.checks:
-            lines.append(f"  {'ok  ' if check.passed else 'FAIL'} {check.name}: {check.detail}")
+            lines.append(f"  {check.result:<6} {check.name}: {check.detail}")
         for latency in self.latencies:
             lines.append(
                 f"  {latency.call}: p50 {latency.p50_ms:.2f} ms, p99 {latency.p99_ms:.2f} ms"

@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from offsetlog.errors import InvalidRequestError, OffsetLogError
@@ -59,12 +58,7 @@ class Operation:
     def __enter__(self) -> Operation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is None or self._ended:
             return
         if isinstance(error, OffsetLogError) and not error.may_have_landed:

@@ -1,0 +1,74 @@
+"""Metrics that may be asked for again and again: of a log, and of Spark queries that report here.
+
+Invariants:
+
+1. Each call looks afresh at the log. Queries are as their listener last reported them; those that
+   have ended are gone.
+2. Threads may share it: a listener reports while a scrape reads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from offsetlog.engine.env import REAL
+from offsetlog.errors import InvalidRequestError
+from offsetlog.metrics.exposition import to_text
+from offsetlog.metrics.families import Samples, of_log, of_queries
+from offsetlog.metrics.otlp import Collector, Push
+
+if TYPE_CHECKING:
+    from offsetlog.client.log import Log
+    from pyspark_offsetlog.about.lag_report import LagReport
+
+
+class Metrics:
+    """What a scrape of this program shows: a log (if one is given), and the queries whose
+    listener was started with ``watch_lag(spark, metrics=...)``."""
+
+    def __init__(self, log: Log | None = None) -> None:
+        self._log = log
+        self._env = REAL if log is None else log.env
+        self._reports: dict[str, LagReport] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def reports(self) -> dict[str, LagReport]:
+        """The newest report of each running query, by its name (or id)."""
+        with self._lock:
+            return dict(sorted(self._reports.items()))
+
+    def report(self, report: LagReport) -> None:
+        """Take a query's newest report."""
+        with self._lock:
+            self._reports[report.query] = report
+
+    def forget(self, run_id: str) -> None:
+        """Drop the report of a query whose run has ended."""
+        with self._lock:
+            for query in [q for q, r in self._reports.items() if r.run_id == run_id]:
+                del self._reports[query]
+
+    def samples(self) -> Samples:
+        """All samples, by their families."""
+        of_the_log = {} if self._log is None else of_log(self._log.overview())
+        reports = self.reports
+        return {**of_the_log, **(of_queries(reports.values()) if reports else {})}
+
+    def text(self) -> str:
+        """Prometheus' text, for a scrape."""
+        return to_text(self.samples())
+
+    def push(self, url: str, every: float = 30.0) -> Push:
+        """Send all of it to a collector of OpenTelemetry, such as ``http://localhost:4318``, every
+        so many seconds, in a thread of its own; ``stop()`` of what it returns ends it. A round
+        that fails is logged."""
+        if not every > 0:
+            raise InvalidRequestError(f"{every!r} is no time between two rounds.", "Use seconds.")
+        return Push(Collector(url), self.send, every)
+
+    def send(self, collector: Collector) -> None:
+        """Send all of it, once."""
+        at_ns = self._env.now_ms() * 1_000_000
+        collector.send(self.samples(), at_ns)
