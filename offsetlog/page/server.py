@@ -1,0 +1,158 @@
+"""The server of the page: a socket, a token where one is needed, and uvicorn.
+
+Invariants:
+
+1. The socket is bound before anything is printed, so the address that is shown answers.
+2. A token is made anew at each start, is never logged, and is in no address but the one that is
+   printed at the start.
+3. Slow and many clients are bounded: connections, headers, keep-alives and the end.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import threading
+from collections.abc import Iterable
+
+import uvicorn
+
+from offsetlog.client import running_pages
+from offsetlog.client.log import Log
+from offsetlog.errors import InvalidRequestError, OffsetLogError
+from offsetlog.metrics import Metrics
+from offsetlog.page.access import Access, is_loopback, split_host
+from offsetlog.page.app import Page
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8900
+MAX_CONNECTIONS = 200
+START_SECONDS = 30.0
+
+
+class PageServer:
+    """The page of an open log. Serve until Ctrl-C, or in the background of a ``with`` block."""
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        host: str = DEFAULT_HOST,
+        port: int = DEFAULT_PORT,
+        allow_changes: bool = False,
+        allowed_hosts: Iterable[str] = (),
+        base_path: str = "",
+        metrics: Metrics | None = None,
+    ) -> None:
+        root_id = log.root_id  # A log that is not there is an error, not an empty page.
+        base = check_base_path(base_path)
+        names = [check_allowed_host(name) for name in allowed_hosts]
+        self.needs_token = allow_changes or not is_loopback(host.lower())
+        token = secrets.token_urlsafe(32) if self.needs_token else None
+        access = Access(host, names, token=token, allow_changes=allow_changes)
+        self.page = Page(log, access, base_path=base, metrics=metrics)
+        self._socket = _bound(host, port)
+        self.port: int = self._socket.getsockname()[1]
+        self._host, self._token, self._base = host, token, base
+        self._root_id = root_id
+        self._thread: threading.Thread | None = None
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self.page.app,
+                access_log=False,
+                log_config=None,
+                lifespan="off",
+                ws="none",
+                http="h11",
+                loop="asyncio",
+                proxy_headers=False,
+                server_header=False,
+                limit_concurrency=MAX_CONNECTIONS,
+                timeout_keep_alive=10,
+                timeout_graceful_shutdown=1,
+                h11_max_incomplete_event_size=64 * 1024,
+            )
+        )
+
+    @property
+    def url(self) -> str:
+        """Where it is, without the token."""
+        name = self._host
+        if name in ("", "0.0.0.0", "::"):  # noqa: S104 - what was asked for
+            name = socket.gethostname()
+        shown = f"[{name}]" if ":" in name else name
+        return f"http://{shown}:{self.port}{self._base}/"
+
+    @property
+    def sign_in_url(self) -> str:
+        """The same, with the token where there is one: for who started it."""
+        return self.url if self._token is None else f"{self.url}?token={self._token}"
+
+    def serve(self) -> None:
+        """Until Ctrl-C or SIGTERM."""
+        note = running_pages.announce(self._root_id, self.url)
+        try:
+            self._server.run(sockets=[self._socket])
+        finally:
+            running_pages.withdraw(note)
+            self._socket.close()
+            self.page.close()
+
+    def __enter__(self) -> PageServer:
+        self._thread = threading.Thread(target=self.serve, name="offsetlog-page", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join(START_SECONDS)
+
+
+def check_base_path(text: str) -> str:
+    """``/logs``, with a slash in front and none behind; nothing stands for none."""
+    path = text.strip("/")
+    if not path:
+        return ""
+    parts = path.split("/")
+    plain = all(
+        part
+        and part not in (".", "..")
+        and all(c.isascii() and (c.isalnum() or c in "._~-") for c in part)
+        for part in parts
+    )
+    if not plain:
+        raise InvalidRequestError(
+            f"{text!r} is not a base path.", "Write it like /logs, of letters, digits and ._~-."
+        )
+    return f"/{path}"
+
+
+def check_allowed_host(text: str) -> str:
+    if not split_host(text)[0] or "/" in text:
+        raise InvalidRequestError(
+            f"{text!r} is not the name of a host.", "Write it like logs.example.org."
+        )
+    return text
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    """A socket that listens there."""
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        sock = socket.socket(family, kind, proto)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+            sock.listen(128)
+        except OSError:
+            sock.close()
+            raise
+        return sock
+    except OSError as error:
+        raise OffsetLogError(
+            f"The page can't listen on {host}:{port}: {error.strerror or error}.",
+            "Choose another with --host and --port.",
+        ) from None
