@@ -63,7 +63,7 @@ def global_options(own: list[click.Parameter]) -> list[click.Parameter]:
 
     shared = [
         option("--root", metavar="URL", help="The log: a path or any fsspec URL."),
-        option("--config", metavar="FILE", help="Settings, instead of conf/offsetlog.toml."),
+        option("--config", metavar="FILE", help="Settings, in place of the default files."),
         option(
             "--storage",
             type=StorageOption(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.output import print_line
+from offsetlog.cli.output import print_text
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -34,4 +34,4 @@ def command(ctx: click.Context, shell: str) -> None:
     assert completion_class is not None
     script = completion_class(ctx.find_root().command, {}, PROGRAM, COMPLETE_VARIABLE)
     # The bash class would start a bash to ask for its version; the script is the same.
-    print_line(ShellComplete.source(script))
+    print_text(f"{ShellComplete.source(script)}\n")

@@ -41,7 +41,9 @@ REMOTE_INTERVAL_MS = 500
 GROUP_POLL_SECONDS = 0.2
 COMMIT_SECONDS = 5.0
 ASSIGNMENT_SECONDS = 10.0
-"""How long a group member without partitions waits for some, without ``--follow``."""
+"""How long a group member without partitions waits for some, without ``--follow``, after the time
+in which a member that died is expelled."""
+WAIT_NOTICE_SECONDS = 5.0
 
 
 @click.command(
@@ -214,6 +216,7 @@ class GroupReader:
         self._printed: dict[TopicPartition, tuple[int, int]] = {}
         """The next offset, and the number of the last reset that was followed before it."""
         self._next_commit = time.monotonic() + COMMIT_SECONDS
+        self._group = log.group(group)
         self._consumer: Consumer = log.consumer(
             group,
             auto_offset_reset=policy,
@@ -235,7 +238,7 @@ class GroupReader:
         """
         consumer = self._consumer
         remaining = limit
-        unassigned_since = time.monotonic()
+        unassigned_since, patience = time.monotonic(), 0.0
         while remaining is None or remaining > 0:
             size = POLL_RECORDS if remaining is None else min(POLL_RECORDS, remaining)
             batch = consumer.poll(GROUP_POLL_SECONDS, size)
@@ -255,9 +258,21 @@ class GroupReader:
                 continue
             if assigned and all(consumer.position(tp) >= ends[tp.partition] for tp in assigned):
                 return
-            if not assigned and time.monotonic() - unassigned_since > ASSIGNMENT_SECONDS:
-                print_warning("other members of the group hold all partitions.")
+            waited = time.monotonic() - unassigned_since
+            if not assigned and waited > WAIT_NOTICE_SECONDS and not patience:
+                patience = self._patience()
+                print_warning(
+                    "other members of the group hold all partitions; waiting for up to "
+                    f"{patience:.0f} s, in which one that died is expelled."
+                )
+            if not assigned and patience and waited > patience:
+                print_warning("other members of the group still hold all partitions.")
                 return
+
+    def _patience(self) -> float:
+        """Seconds in which every member that died is expelled, and its partitions handed over."""
+        sessions = [member.session_timeout_ms for member in self._group.describe().members]
+        return max(sessions, default=0) / 1000 + ASSIGNMENT_SECONDS
 
     def _positions(self, batch: list[Record]) -> dict[TopicPartition, tuple[int, int]]:
         """What may be committed once the batch is printed."""
@@ -320,23 +335,4 @@ class PlainFormat:
 
 
 def to_json(record: Record) -> bytes:
-    fields: dict[str, Any] = {
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-        **json_bytes("key", record.key),
-        **json_bytes("value", record.value),
-        "headers": [{"key": name, **json_bytes("value", value)} for name, value in record.headers],
-    }
-    return to_json_line(fields)
-
-
-def json_bytes(name: str, data: bytes | None) -> dict[str, str | None]:
-    """A field with bytes as text if they are UTF-8, else null with their base64 beside it."""
-    try:
-        return {name: None if data is None else data.decode()}
-    except UnicodeDecodeError:
-        from base64 import b64encode
-
-        assert data is not None
-        return {name: None, f"{name}_base64": b64encode(data).decode()}
+    return to_json_line(record.to_dict())

@@ -4,6 +4,7 @@ Invariants:
 
 1. With Spark and Java the story includes Spark; otherwise Python alone plays it, and says why.
 2. No process and no folder is left behind, except the folder of a demo that failed.
+3. At a terminal it ends with the page of its log, which waits for Enter.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ import click
 
 from offsetlog.cli.base import Command
 from offsetlog.cli.failures import FAILED
-from offsetlog.cli.output import print_json, print_line, print_message, print_table
+from offsetlog.cli.output import (
+    at_a_terminal,
+    print_json,
+    print_line,
+    print_message,
+    print_table,
+    wait_for_enter,
+)
 from offsetlog.cli.params import Whole
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -63,12 +71,13 @@ def command(
     Processes in plain Python send orders to a topic; a group reads them and writes invoices, and
     its lag is shown live. A sender and a reader are killed with SIGKILL, and every record is
     counted. Then a bug is found, the group is reset while it reads, and everything is read again.
+    At last the topic becomes a Delta table, with a query over it if deltalake is installed.
 
     With Spark, one query writes to the topic too and another one is the reader, which is
     restarted. Without Spark, two workers share the partitions: one is killed, the other takes over.
 
-    It runs in a temporary folder on the local disk, whatever the root is. The exit status is 1 if
-    a promise was broken.
+    It runs in a temporary folder on the local disk, whatever the root is. At a terminal its log is
+    shown in a browser at the end, until Enter. The exit status is 1 if a promise was broken.
     """
     from offsetlog.demo.program import DemoFailed
     from offsetlog.demo.story import play
@@ -92,6 +101,9 @@ def command(
         )
         broken = [finding.promise for finding in findings if not finding.kept]
         keep_folder = keep or bool(broken)
+        _print_findings(session, findings, folder, keep)
+        if at_a_terminal() and not session.json:
+            _show_page(str(folder / "log"))
     except DemoFailed as error:
         keep_folder = True
         for line in error.log:
@@ -101,7 +113,6 @@ def command(
     finally:
         if not keep_folder:
             shutil.rmtree(folder, ignore_errors=True)
-    _print_findings(session, findings, folder, keep)
     if broken:
         print_message(f"a promise was broken: {broken[0]}. Report it, with the log in {folder}.")
         ctx.exit(FAILED)
@@ -121,7 +132,28 @@ def _print_findings(session: CliSession, findings: list[Finding], folder: Path, 
     )
     if keep:
         root = folder / "log"
-        print_line("\nTo look at it:")
+        print_line()
+        print_line("To look at it:")
         for words in ("topics describe orders", "groups describe billing", "verify"):
             print_line(f"  offsetlog --root {root} {words}")
         print_line(f"  find {root} | head -30")
+
+
+def _show_page(root: str) -> None:
+    """The log in a browser, until Enter."""
+    try:
+        from offsetlog.page.server import DEFAULT_PORT, PageServer
+    except ModuleNotFoundError:
+        return  # Without the extra the story ends here.
+    import offsetlog
+    from offsetlog.errors import OffsetLogError
+
+    with offsetlog.open(root) as log:
+        try:
+            server = PageServer(log, port=DEFAULT_PORT, allow_changes=True)
+        except OffsetLogError:
+            server = PageServer(log, port=0, allow_changes=True)  # Another page has that port.
+        with server:
+            print_line()
+            print_line(f"This log in a browser: {server.sign_in_url}")
+            wait_for_enter("Press Enter to end it.")

@@ -24,6 +24,7 @@ OK = 0
 FAILED = 1
 MISTAKE = 2
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 def explain(error: BaseException) -> tuple[str, int]:

@@ -25,6 +25,7 @@ from offsetlog.cli.output import (
 from offsetlog.cli.params import TopicPartitions
 from offsetlog.cli.session import CliSession, pass_session
 from offsetlog.errors import InvalidRequestError
+from offsetlog.values import did_you_mean
 
 if TYPE_CHECKING:
     from offsetlog.client.notebook_html import GroupInfo, ResetPlan
@@ -259,7 +260,13 @@ def reset(
         scenarios["from_file"] = read_text(path)
     scenario = choose_scenario(group, scenarios)
     with session.open() as log:
+        known = log.groups()
         plan = log.group(group).reset_topics(scenario, _merged(topics), dry_run=not execute)
+    if group not in known:
+        close = did_you_mean(group, known)
+        print_warning(
+            f"the group {group!r} is new. {close if close.startswith('Did') else ''}".rstrip()
+        )
     for warning in plan.warnings:
         print_warning(warning)
     _print_plan(session, plan, export)

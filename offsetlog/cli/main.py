@@ -13,15 +13,24 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 import click
 
 from offsetlog import __version__
 from offsetlog.cli import output
 from offsetlog.cli.base import Command, CommandGroup
-from offsetlog.cli.failures import FAILED, INTERRUPTED, OK, explain, install_warnings
+from offsetlog.cli.failures import (
+    FAILED,
+    INTERRUPTED,
+    OK,
+    TERMINATED,
+    explain,
+    install_warnings,
+)
 from offsetlog.cli.session import CliSession
 
 PROGRAM = "offsetlog"
@@ -34,8 +43,11 @@ COMMANDS = {
     "offsets": "offsets",
     "records": "records",
     "groups": "groups",
+    "metrics": "metrics",
     "maintain": "maintain",
     "verify": "verify",
+    "page": "page",
+    "copy": "copy",
     "doctor": "doctor",
     "demo": "demo",
     "completion": "completion",
@@ -74,10 +86,11 @@ def program(ctx: click.Context) -> None:
     """Kafka's topics, partitions and offsets on any filesystem, with no broker.
 
     A log is a folder, its root: a local path, or a URL such as s3://bucket/log. Name it with
-    --root, OFFSETLOG_ROOT, or the key 'root' in conf/offsetlog.toml.
+    --root, OFFSETLOG_ROOT, or the key 'root' in a settings file: conf/offsetlog.toml,
+    offsetlog.toml, or ~/.config/offsetlog.toml.
     """
     if ctx.invoked_subcommand is None:
-        output.print_line(ctx.get_help())
+        output.print_text(f"{ctx.get_help()}\n")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,13 +101,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from click.shell_completion import shell_complete
 
         return shell_complete(program, {"obj": session}, PROGRAM, COMPLETE_VARIABLE, completing)
+    output.prepare()
     install_warnings(session)
+    terminated = end_cleanly_on_sigterm()
     try:
         status = _run(list(sys.argv[1:] if arguments is None else arguments), session)
         output.flush()
         return status
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except KeyboardInterrupt as interrupt:
+        return TERMINATED if isinstance(interrupt, Terminated) else INTERRUPTED
     except BrokenPipeError:
         output.discard_stdout()
         return session.broken_pipe_status
@@ -104,6 +119,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
             output.print_traceback()
         output.print_message(text)
         return status
+    finally:
+        terminated()
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: the same cleanup as after Ctrl-C."""
+
+
+def end_cleanly_on_sigterm() -> Callable[[], object]:
+    """Let SIGTERM end a command as Ctrl-C does: what was printed is committed, and the group is
+    left. Returns what puts things back."""
+
+    def terminate(*_: object) -> None:
+        raise Terminated
+
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return lambda: None
+    signal.signal(signal.SIGTERM, terminate)
+    return lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _run(arguments: list[str], session: CliSession) -> int:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from offsetlog.cli.base import Command
-from offsetlog.cli.output import print_result, progress
+from offsetlog.cli.output import print_json_line, print_result, progress
 from offsetlog.cli.params import TOPIC, Duration
+from offsetlog.cli.rounds import every_option, repeat
 from offsetlog.cli.session import CliSession, pass_session
+
+if TYPE_CHECKING:
+    from offsetlog.engine.upkeep.maintenance import Maintained
 
 DAY = "24h"
 
@@ -29,22 +35,42 @@ DAY = "24h"
     "--offsets-retention", type=Duration(), default="7d", show_default=True, metavar="DURATION",
     help="Drop offsets of groups with no member and no commit for this long.",
 )  # fmt: skip
+@every_option("Do it again and again, this long after each beginning, until Ctrl-C.")
 @pass_session
-def command(session: CliSession, topic: str | None, grace: int, offsets_retention: int) -> None:
+def command(
+    session: CliSession, topic: str | None, grace: int, offsets_retention: int, every: int | None
+) -> None:
     """Maintain a topic, or all: apply retention, merge small files, delete unused ones.
 
     Run it regularly, from anywhere, also while others read and write; running it twice at once
-    does no harm. A DURATION is 24h, 30m, 90s, PT10M, or milliseconds.
+    does no harm. With --every it goes on until it is ended: a round that fails is a warning, and
+    what a round did is shown if it did anything. A DURATION is 24h, 30m, 90s, PT10M, or
+    milliseconds.
     """
-    with session.open() as log, progress("Maintaining") as show:
-        reports = log.maintain(
-            topic,
-            offsets_retention_minutes=-(-offsets_retention // 60_000),
-            grace_ms=grace,
-            progress=show,
-        )
+    with session.open() as log:
+
+        def one_round() -> None:
+            with progress("Maintaining") as show:
+                reports = log.maintain(
+                    topic,
+                    offsets_retention_minutes=-(-offsets_retention // 60_000),
+                    grace_ms=grace,
+                    progress=show,
+                    take_turns=every is not None,
+                )
+            if every is None:
+                _show(session.json, reports)
+            elif session.json:
+                print_json_line([report._asdict() for report in reports])
+            elif busy := [report for report in reports if report.did_something]:
+                _show(False, busy)
+
+        repeat(one_round, every)
+
+
+def _show(as_json: bool, reports: list[Maintained]) -> None:
     print_result(
-        session.json,
+        as_json,
         [report._asdict() for report in reports],
         ("TOPIC", "EXPIRED-RECORDS", "FILES-REWRITTEN", "NEW-SEGMENTS", "ENTRIES-EMPTIED",
          "FILES-DELETED", "BYTES-DELETED"),

@@ -6,12 +6,15 @@ Invariants:
 2. Colour, boxes and moving bars go to terminals only; elsewhere the output is plain aligned text.
 3. With ``--json`` stdout holds JSON and nothing else: one document, or one object a line where
    records stream.
-4. Stored text is printed as it is, never read as markup.
-5. A message is one line on stderr, whatever the text holds.
+4. Stored text is never read as markup, and moves no cursor: what is not printable is shown as its
+   escape. The bytes of records are so on a terminal alone; elsewhere they are what was stored.
+5. A message is one line on stderr, whatever the text holds, and shows no secret; so does a
+   traceback.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -22,30 +25,46 @@ from typing import Any
 
 import click
 
+from offsetlog.logs import clean, clean_trace
+from offsetlog.redact import hide
+from offsetlog.text import printable, printable_json, shortened
+
 Progress = Callable[[str, int, int], None]
 """(current step, units finished, units in total)."""
 
 
+def prepare() -> None:
+    """Let no character that the terminal has no code for end a command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
 def print_line(text: str = "", *, stderr: bool = False) -> None:
-    click.echo(text, err=stderr)
+    click.echo(printable(text), err=stderr)
 
 
 def print_text(text: str) -> None:
     """Text that ends its own lines, at once."""
-    sys.stdout.write(text)
+    sys.stdout.write(printable(text, keep="\n\t") if sys.stdout.isatty() else text)
     sys.stdout.flush()
 
 
 def print_bytes(lines: Sequence[bytes]) -> None:
     """The bytes of records, a line each, at once."""
-    sys.stdout.buffer.write(b"\n".join(lines) + b"\n")
+    data = b"\n".join(lines) + b"\n"
+    if sys.stdout.isatty():
+        print_text(data.decode("utf-8", "surrogateescape"))
+        return
+    sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
 
 
 def print_message(text: str) -> None:
     """``offsetlog: text`` as one line on stderr."""
+    line = shortened(printable(hide(" ".join(text.split()))))
     try:
-        sys.stderr.write(f"offsetlog: {' '.join(text.split())}\n")
+        sys.stderr.write(f"offsetlog: {line}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         pass  # Nobody reads stderr; the exit status still tells.
@@ -59,15 +78,29 @@ def print_traceback() -> None:
     """Where the current exception came from, for ``--debug``."""
     import traceback
 
-    traceback.print_exc()
+    sys.stderr.write(clean_trace(traceback.format_exc()))
+
+
+def show_logs(wanted: bool) -> None:
+    """What libraries log for want of another place: on stderr with ``--debug``, else nowhere."""
+    import logging
+
+    logging.lastResort = logging.StreamHandler() if wanted else logging.NullHandler()
+    logging.lastResort.setLevel(logging.WARNING)
+    logging.lastResort.addFilter(clean)
 
 
 def print_json(value: Any) -> None:
-    print_line(json.dumps(value, indent=2, ensure_ascii=False))
+    click.echo(printable_json(json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def print_json_line(value: Any) -> None:
+    """One document of several, on a line of its own, at once."""
+    print_bytes([to_json_line(value)])
 
 
 def to_json_line(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode()
+    return printable_json(json.dumps(value, ensure_ascii=False)).encode()
 
 
 def print_result(
@@ -82,7 +115,7 @@ def print_result(
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """A table, with columns of numbers aligned to the right."""
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    cells = [["" if cell is None else printable(cell) for cell in row] for row in rows]
     numeric = [
         bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
         for i in range(len(titles))
@@ -130,15 +163,29 @@ def progress(what: str) -> Iterator[Progress]:
         task = bar.add_task(what, total=None)
 
         def show(step: str, finished: int, total: int) -> None:
-            bar.update(task, description=f"{what}: {step}", completed=finished, total=total)
+            bar.update(
+                task, description=f"{what}: {printable(step)}", completed=finished, total=total
+            )
 
         yield show
 
 
 def confirm(question: str) -> None:
     """Abort the command unless the user answers yes."""
-    if not click.confirm(question, default=False, err=True):
+    if not click.confirm(printable(question), default=False, err=True):
         raise click.Abort
+
+
+def at_a_terminal() -> bool:
+    """Whether somebody reads what is printed, and can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def wait_for_enter(text: str) -> None:
+    """Print the text, and wait for a line or the end of what is typed."""
+    print_line(text)
+    sys.stdout.flush()
+    sys.stdin.readline()
 
 
 def reader_left() -> bool:

@@ -27,7 +27,7 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError, UnknownTopicEr
 
 if TYPE_CHECKING:
     from offsetlog.client.producer import Producer
-    from offsetlog.engine.append.futures import SendFuture
+    from offsetlog.engine.append.send_buffer import SendFuture
 
 CHUNK_BYTES = 65_536
 MAX_PENDING_CHUNKS = 8

@@ -1,19 +1,22 @@
-"""``offsetlog records``: delete records from the start of partitions."""
+"""``offsetlog records``: delete records from the start of partitions, or those of a key."""
 
 from __future__ import annotations
+
+from typing import BinaryIO
 
 import click
 
 from offsetlog.cli.base import Command, CommandGroup
-from offsetlog.cli.output import print_result
+from offsetlog.cli.output import print_result, progress
 from offsetlog.cli.params import TOPIC, PartitionOffsets
 from offsetlog.cli.session import CliSession, pass_session
 
 command = CommandGroup(
     "records",
-    help="Delete records from the start of partitions.",
+    help="Delete records from the start of partitions, or erase those of a key.",
     examples="""
     $ offsetlog records delete orders --before 0:120,1:80
+    $ offsetlog records erase orders --key ann
     """,
 )
 
@@ -45,4 +48,44 @@ def delete(session: CliSession, topic: str, before: dict[int, int]) -> None:
         [{"topic": topic, "partition": p, "beginning_offset": o} for p, o in starts.items()],
         ("PARTITION", "BEGINNING"),
         list(starts.items()),
+    )
+
+
+@command.command(
+    "erase",
+    cls=Command,
+    examples="""
+    $ offsetlog records erase orders --key ann --key bob
+    $ offsetlog records erase orders --keys-from keys.txt
+    """,
+)
+@click.argument("topic", metavar="TOPIC", type=TOPIC)
+@click.option("--key", "keys", multiple=True, metavar="KEY", help="A key, as text; repeatable.")
+@click.option(
+    "--keys-from", type=click.File("rb"), metavar="FILE",
+    help="A file with a key on each line; - reads stdin.",
+)  # fmt: skip
+@pass_session
+def erase(
+    session: CliSession, topic: str, keys: tuple[str, ...], keys_from: BinaryIO | None
+) -> None:
+    """Remove all records of some keys for good.
+
+    When it returns, no read that begins finds them; 'offsetlog maintain' deletes the files that
+    held them once its grace period is over. Offsets stay, and so do the positions of groups. It
+    reads the keys of the whole topic, and writes again the files that hold one of these. A record
+    that is sent later is a new one. All programs that use the topic must know compaction and
+    erasure: older libraries stop at it from then on.
+    """
+    lines = keys_from.read().splitlines() if keys_from is not None else []
+    wanted = [key.encode("utf-8", "surrogateescape") for key in keys] + [k for k in lines if k]
+    with session.open() as log, progress("Erasing") as show:
+        erased = log.topic(topic).erase(wanted, progress=show)
+    print_result(
+        session.json,
+        erased._asdict(),
+        ("KEYS", "RECORDS-ERASED", "FILES-REWRITTEN", "NEW-SEGMENTS", "BYTES-SCANNED"),
+        [
+            (erased.keys, erased.records, erased.files, erased.new_segments, erased.scanned_bytes),
+        ],
     )

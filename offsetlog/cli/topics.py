@@ -65,7 +65,8 @@ def create(
     """Create a topic. The first one creates the root, too.
 
     Settings: retention.ms, retention.bytes, segment.bytes, compression.type, max.message.bytes,
-    message.timestamp.type, cleanup.policy, producer.id.expiration.ms.
+    message.timestamp.type, cleanup.policy, min.compaction.lag.ms, max.compaction.lag.ms,
+    delete.retention.ms, min.cleanable.dirty.ratio, table.format, producer.id.expiration.ms.
     """
     with session.open() as log:
         created = True
@@ -130,13 +131,17 @@ def describe(session: CliSession, topics: tuple[str, ...]) -> None:
 
     BEGINNING is a partition's first offset, END its next one. BYTES is the approximate size of
     keys, values and headers before compression. A setting with a * was set for this topic; the
-    others are defaults.
+    others are defaults. With table.format=delta the Delta table is named; 'offsetlog maintain'
+    brings it up to date.
     """
     with session.open() as log:
         if topics:
             infos = [log.topic(name).describe() for name in dict.fromkeys(topics)]
         else:
-            infos = list(log.topics().infos)
+            infos = [
+                log.topic(info.name).describe() if info.settings["table.format"] != "none" else info
+                for info in log.topics().infos
+            ]
     if session.json:
         print_json([info.to_dict() for info in infos])
         return
@@ -155,6 +160,11 @@ def _print_info(info: TopicInfo) -> None:
         f"{key}={value}{'*' if key in info.config else ''}" for key, value in info.settings.items()
     )
     print_line(f"Settings: {settings}")
+    if info.table is not None:
+        ends = info.table.end_offsets
+        behind = sum(max(0, p.end_offset - ends[p.partition]) for p in info.partitions)
+        state = f"{behind} records behind" if behind else "up to date"
+        print_line(f"Table: {info.table.path} (Delta, version {info.table.version}, {state})")
     rows = [
         (p.partition, p.beginning_offset, p.end_offset, p.end_offset - p.beginning_offset, p.bytes)
         for p in info.partitions

@@ -8,19 +8,22 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+from offsetlog.demo import table
 from offsetlog.demo.billing import RIGHT, WRONG
 from offsetlog.demo.orders import GROUP, PARTITIONS, TOPIC
 from offsetlog.demo.reckoning import Finding, Reading, findings, money, take_reading
 from offsetlog.demo.screen import Lines, screen_for
 from offsetlog.demo.stage import Stage, Status
 
+TABLE = "table.format=delta"
 LIMIT = 420.0
 """Seconds that one step may take on a busy machine."""
 FILES = (
     (f"{TOPIC}/_log/*/*.parquet", "the chain: {} entries"),
     (f"{TOPIC}/_snapshot/*.parquet", "snapshots, so that opening is fast: {}"),
     (f"{TOPIC}/partition=*/*.parquet", "segments of larger batches: {}"),
-    ("__consumer_offsets/_delta_log/*.json", "the groups' Delta table: {} versions"),
+    (f"{TOPIC}/_delta_log/*.json", "versions of the topic's Delta table: {}"),
+    ("__consumer_offsets/_delta_log/*.json", "versions of the groups' Delta table: {}"),
 )
 
 
@@ -50,6 +53,7 @@ class Story:
         self._screen.chapter("6. The same count, of both readings")
         self._show(first, replay)
         self._stage.end()
+        self._table()
         self._where()
         return findings(self._stage, first, replay)
 
@@ -150,8 +154,37 @@ class Story:
         for name, *values in zip(names, *columns, strict=True):
             self._screen.echo(f"  {name:30}" + "".join(f"{value:>18}" for value in values))
 
+    def _table(self) -> None:
+        stage, screen = self._stage, self._screen
+        screen.chapter("7. The topic as a table")
+        root = shlex.quote(stage.root)
+        screen.echo(f"  offsetlog --root {root} \\\n    topics alter {TOPIC} --config {TABLE}")
+        screen.echo(f"  offsetlog --root {root} maintain")
+        topic = stage.log.topic(TOPIC)
+        topic.alter(config=dict([TABLE.split("=")]))
+        stage.log.maintain(TOPIC)
+        info = topic.table()
+        assert info is not None
+        records = sum(info.end_offsets.values())
+        screen.say(
+            f"Now the topic's folder is a Delta table with its {records:,} orders. Its files are "
+            "the topic's own: nothing is stored twice."
+        )
+        if not table.has_reader():
+            screen.say(
+                f"Anything that reads Delta reads it: pip install {table.READER}, or DuckDB."
+            )
+            return
+        screen.say(
+            f"Anything that reads Delta reads it. {table.READER}, which knows nothing of us:"
+        )
+        screen.echo("\n".join(f"  {line}" for line in table.QUERY.splitlines()))
+        names = ("partition", "orders", "first", "last")
+        for row in [names, *table.answer(info.path)]:
+            screen.echo("  " + "".join(f"{value:>12}" for value in row))
+
     def _where(self) -> None:
-        self._screen.chapter("7. What is stored: only files")
+        self._screen.chapter("8. What is stored: only files")
         root = Path(self._stage.root)
         for pattern, meaning in FILES:
             paths = sorted(root.glob(pattern))
