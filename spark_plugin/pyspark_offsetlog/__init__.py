@@ -6,6 +6,14 @@ Spark imports top-level packages that are called ``pyspark_...`` and asks them f
 
 from __future__ import annotations
 
-from pyspark_offsetlog.datasource import OffsetLogDataSource as DefaultSource
+import pyspark
+
+from offsetlog.environment import check_spark
+
+try:
+    from pyspark_offsetlog.datasource import OffsetLogDataSource as DefaultSource
+except ImportError:
+    check_spark(pyspark.__version__)
+    raise
 
 __all__ = ["DefaultSource"]

@@ -2,7 +2,9 @@
 
 Invariants:
 
-1. Options are checked at the first moment at which it is known what they are for.
+1. Options are checked at the first moment at which it is known what they are for, and before
+   them that the plugin is made for this Spark. The import refuses none: Spark looks through all
+   packages at once, and would find none of the other sources.
 2. ``streamReader`` does not raise: Spark would hide the error behind one of its own. The
    reader says it when it is asked for the first time.
 3. Spark plans a streaming write with a data source that it makes, and commits or aborts it with
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -21,6 +24,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from offsetlog.environment import check_spark
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about import tables
 from pyspark_offsetlog.options import check
@@ -34,6 +38,7 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
     @one_line_errors
     def __init__(self, options: Any) -> None:
         super().__init__(options)
+        check_spark(pyspark.__version__)
         self.sent = False
         if tables.is_table(options):
             check.table_options(options)
@@ -71,21 +76,24 @@ class OffsetLogDataSource(PickledWithReason, DataSource, metaclass=ReasonedUnpic
 
     @one_line_errors
     def writer(self, schema: StructType, overwrite: bool) -> Any:
+        from pyspark_offsetlog.sink import jvm_tasks
         from pyspark_offsetlog.sink.writers import BatchWriter
 
         if overwrite:
             raise InvalidRequestError("A log cannot be overwritten.", "Write with .mode('append').")
         warn_once(check.ignored_warning(self.options, SINK))
-        return BatchWriter(check.sink_options(self.options), schema)
+        in_jvm = jvm_tasks.are_asked_for(self.options)
+        return BatchWriter(check.sink_options(self.options), schema, in_jvm)
 
     @one_line_errors
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         """``overwrite`` is output mode ``complete``: each micro-batch appends the whole result,
         as with Kafka."""
+        from pyspark_offsetlog.sink import jvm_tasks
         from pyspark_offsetlog.sink.writers import StreamCommitter, StreamWriter
 
         options = check.sink_options(self.options)
         if self.sent:
-            return StreamCommitter(options.place)
+            return StreamCommitter(options.place, options.maintain_ms)
         warn_once(check.ignored_warning(self.options, SINK))
-        return StreamWriter(options, schema)
+        return StreamWriter(options, schema, jvm_tasks.are_asked_for(self.options))

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import offsetlog
 from offsetlog.errors import InvalidRequestError
+from offsetlog.filesystems import HADOOP_SCHEMES
 from pyspark_offsetlog.about.tables import TABLES, read_table
 from pyspark_offsetlog.options.check import absolute
 from pyspark_offsetlog.options.spec import LogAddress
@@ -27,8 +28,6 @@ from pyspark_offsetlog.runtime.session import register_source
 from pyspark_offsetlog.runtime.user_errors import warn
 
 VIEWS = ("offsets", "positions", "lag", "topics")
-_HADOOP = {"s3": "s3a", "gs": "gs"}
-"""The words of Hadoop's filesystems for the schemes of the offsets table."""
 
 
 def place_of(root: object, offsets_table: str | None, storage: Mapping[str, Any]) -> LogAddress:
@@ -130,7 +129,7 @@ def _hadoop_path(address: str) -> str | None:
     scheme, there, rest = address.partition("://")
     if not there:
         return address
-    return f"{_HADOOP[scheme]}://{rest}" if scheme in _HADOOP else None
+    return f"{HADOOP_SCHEMES[scheme]}://{rest}" if scheme in HADOOP_SCHEMES else None
 
 
 def _first_line(error: Exception) -> str:

@@ -8,17 +8,19 @@ Invariants:
 
 from __future__ import annotations
 
-import html
 from typing import Any, NamedTuple
 
 from offsetlog.client.notebook_html import LagTable
 from offsetlog.core.group.lag import Lag, total
+from offsetlog.text import as_html, printable
 
 SHOWN = 20
 HEAD = ("TOPIC", "PARTITION", "POSITION", "LOG-END", "RECORDS", "BYTES", "SECONDS")
 
 
 class LagReport(NamedTuple):
+    """How far a query was behind after a micro-batch, a line for each partition."""
+
     query: str
     """Its name, or its id where it has none."""
     run_id: str
@@ -73,13 +75,13 @@ class LagReport(NamedTuple):
         behind = self.lag.total
         size, age = _cell(behind.bytes), _cell(behind.seconds)
         group = f" (group {', '.join(self.groups)})" if self.groups else ""
-        return (
+        return printable(
             f"{self.query}{group}, batch {self.batch_id}: "
             f"{behind.records:,} records, {size} bytes, {age} s behind"
         )
 
     def _repr_html_(self) -> str:
-        return f"<b>{html.escape(self._head())}</b>{self.lag._repr_html_()}"
+        return f"<b>{as_html(self._head())}</b>{self.lag._repr_html_()}"
 
 
 def _cell(value: object) -> str:
@@ -87,4 +89,4 @@ def _cell(value: object) -> str:
         return "-"
     if isinstance(value, float):
         return f"{value:,.1f}"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(value)

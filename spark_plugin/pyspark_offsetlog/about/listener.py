@@ -11,12 +11,11 @@ Invariants:
 
 from __future__ import annotations
 
-import json
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
@@ -33,6 +32,8 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.about.about_frames import place_of
 from pyspark_offsetlog.about.lag_report import LagReport
+from pyspark_offsetlog.lines import jvm
+from pyspark_offsetlog.lines.classes import progress_offset
 from pyspark_offsetlog.options.check import source_options
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
@@ -41,7 +42,6 @@ from pyspark_offsetlog.source import offsets
 
 __all__ = ["LagListener", "LagReport"]
 
-PYTHON_STREAM = "PythonMicroBatchStream"
 MAX_WARNINGS = 20
 
 
@@ -63,6 +63,14 @@ class _Note(NamedTuple):
     sources: tuple[_Source, ...]
 
 
+class LagMetrics(Protocol):
+    """Where the newest report of each running query is kept: ``offsetlog.metrics.Metrics``."""
+
+    def report(self, report: LagReport) -> None: ...
+
+    def forget(self, run_id: str) -> None: ...
+
+
 class LagListener(StreamingQueryListener):
     """Reports how far queries that read from offsetlog are behind; see ``watch_lag``.
 
@@ -75,6 +83,7 @@ class LagListener(StreamingQueryListener):
         spark: SparkSession,
         callback: Callable[[LagReport], object] | None = None,
         *,
+        metrics: LagMetrics | None = None,
         root: str | None = None,
         queries: tuple[str, ...] | None = None,
         history: int = 1000,
@@ -84,7 +93,9 @@ class LagListener(StreamingQueryListener):
         self.last: dict[str, LagReport] = {}
         self.history: deque[LagReport] = deque(maxlen=history)
         self._spark = spark
-        self._callback = callback if callback is not None else _print
+        self._metrics = metrics
+        without_one = _print if metrics is None else _keep
+        self._callback = callback if callback is not None else without_one
         self._place = None if root is None else place_of(root, offsets_table, storage_options)
         self._names = None if queries is None else frozenset(queries)
         self._changed = threading.Condition()
@@ -107,7 +118,7 @@ class LagListener(StreamingQueryListener):
             self._spark.streams.addListener(self)
 
     def stop(self) -> None:
-        """Listen no more. What was reported stays."""
+        """Stop listening. The reports so far stay."""
         with self._changed:
             if self._stopped:
                 return
@@ -116,10 +127,13 @@ class LagListener(StreamingQueryListener):
         if self._thread is not None:
             self._spark.streams.removeListener(self)
             self._thread.join(timeout=5)
+        if self._metrics is not None:
+            for report in list(self.last.values()):
+                self._metrics.forget(report.run_id)
 
     def wait(self, timeout: float = 10.0) -> bool:
-        """Until the queries that have ended are reported to their last batch; whether they
-        are. Spark tells a listener of that only a moment after ``awaitTermination``."""
+        """Wait until the queries that have ended are reported up to their last batch; returns
+        whether they are. A listener hears of that only a moment after ``awaitTermination``."""
         active = {str(query.runId) for query in self._spark.streams.active}
         with self._changed:
             return self._changed.wait_for(
@@ -146,7 +160,7 @@ class LagListener(StreamingQueryListener):
         sources = tuple(
             _Source(s.description, s.endOffset, s.latestOffset)
             for s in progress.sources
-            if PYTHON_STREAM in s.description
+            if jvm.PYTHON_STREAM in s.description
         )
         if sources:
             name = progress.name or str(progress.id)
@@ -178,6 +192,8 @@ class LagListener(StreamingQueryListener):
     def _forget(self, run_id: str) -> None:
         self._running.pop(run_id, None)
         self._places.pop(run_id, None)
+        if self._metrics is not None:
+            self._metrics.forget(run_id)
 
     # --- measuring, in the listener's own thread -------------------------------------------
 
@@ -222,6 +238,8 @@ class LagListener(StreamingQueryListener):
         )
         self.last[note.query] = report
         self.history.append(report)
+        if self._metrics is not None:
+            self._metrics.report(report)
         self._callback(report)
 
     def _places_of(self, run_id: str) -> dict[str, LogAddress] | None:
@@ -260,15 +278,16 @@ class LagListener(StreamingQueryListener):
 def _lag_of(source: _Source, place: LogAddress | None) -> tuple[str | None, tuple[Lag, ...]] | None:
     """The group and the lag of one source; None when its offsets are not ours."""
     try:
-        offset = offsets.parse(json.loads(source.end))
+        offset = offsets.parse(progress_offset(source.end))
     except (ValueError, TypeError, OffsetLogError):
         return None
     if place is not None:
         positions = {(topic, partition): at for (topic, partition), at in offset.at.items()}
         return offset.group, lag_of(open_log(place), positions)
     ends: Mapping[TopicPartition, int] = {}
-    if source.latest:
-        ends = offsets.parse(json.loads(source.latest)).at
+    latest = progress_offset(source.latest) if source.latest else None
+    if latest is not None:
+        ends = offsets.parse(latest).at
     lines = (_counted(tp, at, ends.get(tp)) for tp, at in sorted(offset.at.items()))
     return offset.group, tuple(lines)
 
@@ -280,20 +299,14 @@ def _counted(tp: TopicPartition, at: int, end: int | None) -> Lag:
 
 
 def _places_in(query: Any) -> dict[str, LogAddress] | None:
-    try:
-        execution = query._jsq.streamingQuery()
-        leaves = execution.logicalPlan().collectLeaves()
-        out = {}
-        for number in range(leaves.size()):
-            leaf = leaves.apply(number)
-            if leaf.getClass().getSimpleName() != "StreamingDataSourceV2ScanRelation":
-                continue
-            if leaf.relation().table().name() == "offsetlog":
-                options = dict(leaf.relation().options().asCaseSensitiveMap())
-                out[leaf.stream().toString()] = source_options(options, True).place
-        return out
-    except Exception:  # noqa: BLE001 - Spark's insides are another than those that we know
+    of_sources = jvm.source_options(query, "offsetlog")
+    if of_sources is None:
         return None
+    return {name: source_options(given, True).place for name, given in of_sources.items()}
+
+
+def _keep(report: LagReport) -> None:
+    """Reports that go to metrics are not printed too."""
 
 
 def _print(report: LagReport) -> None:

@@ -28,6 +28,7 @@ from pyspark_offsetlog.options.parse import (
 )
 from pyspark_offsetlog.options.spec import (
     ENDS,
+    JVM_TASKS,
     SINK,
     SOURCE,
     STARTS,
@@ -41,13 +42,16 @@ from pyspark_offsetlog.options.spec import (
 )
 
 KAFKA_ONLY = re.compile(r"(kafka|kafkaconsumer|fetchoffset)\..+|groupidprefix", re.ASCII)
-_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
-"""What Spark itself was told about a stream, and hands to its sink."""
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", JVM_TASKS})
+"""What Spark itself was told about a stream, and hands to its sink; and what its JVM asks for."""
 _IN_PLACE_OF = {
     "kafka.auto.offset.reset": "startingOffsets=group with auto.offset.reset",
     "groupidprefix": "group.id",
     "kafka.enable.auto.commit": "group.id",
 }
+
+
+MIN_MAINTAIN_MS = 1000
 
 
 def is_source(options: Mapping[str, str]) -> bool:
@@ -68,7 +72,8 @@ def source_options(options: Mapping[str, str], streaming: bool | None) -> Source
     if values["start"] is None:
         kind = "earliest" if streaming is False else "latest"
         values["start"] = OffsetBound(kind, option="startingOffsets")
-    client = texts.get("kafka.client.id", "")[:200]
+    # Kafka takes any text; here it begins a member's name.
+    client = re.sub(r"[^a-zA-Z0-9._-]", "-", texts.get("kafka.client.id", ""))[:200]
     source = SourceOptions(place=_place(texts, values), client=client, **values)
     _check_together(texts, source, streaming)
     return source
@@ -85,7 +90,16 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
     if app is not None and len(app) > 1024:
         raise _bad_value("txnAppId", app, "1 to 1024 characters")
     txn = None if app is None else (app, version)
-    return SinkOptions(place=_place(texts, values), txn=txn, **values)
+    place = _place(texts, values)
+    interval = values["maintain_ms"]
+    if interval is not None and interval < MIN_MAINTAIN_MS:
+        raise _bad_value("maintainInterval", texts["maintaininterval"], "at least 1s")
+    if interval is not None and place.root.startswith("memory:"):
+        raise InvalidRequestError(
+            "maintainInterval is set for a log in memory, which no other process sees.",
+            "Leave it out, and call log.maintain() in this one.",
+        )
+    return SinkOptions(place=place, txn=txn, **values)
 
 
 def table_options(options: Mapping[str, str]) -> TableOptions:

@@ -79,6 +79,7 @@ SINK = _table(
     Option("txnAppId", "txn_app_id", parse.text),
     Option("txnVersion", "txn_version", parse.whole_number(0, 2**62)),
     Option("createTopicPartitions", "create_partitions", parse.whole_number(1, MAX_PARTITIONS)),
+    Option("maintainInterval", "maintain_ms", parse.duration),
 )
 TABLES = ("offsets", "positions", "lag", "topics")
 TABLE = _table(
@@ -141,12 +142,19 @@ class SourceOptions(NamedTuple):
         return self.min_partitions is not None or self.max_records is not None
 
 
+JVM_TASKS = "offsetlog.jvm.tasks"
+"""Set by the class in Spark's JVM, and by no user: the version of offsetlog that runs the tasks of
+a write there."""
+
+
 class SinkOptions(NamedTuple):
     place: LogAddress
     topic: str | None
     include_headers: bool
     txn: tuple[str, int] | None
     create_partitions: int | None
+    maintain_ms: int | None = None
+    """The least time from one round of upkeep to the next; None: no upkeep."""
 
 
 class TableOptions(NamedTuple):

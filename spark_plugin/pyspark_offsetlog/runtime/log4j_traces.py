@@ -10,10 +10,10 @@ null in a column. Invariants:
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from pyspark.sql import SparkSession
 
+from pyspark_offsetlog.lines.jvm import replace_log_pattern
 from pyspark_offsetlog.runtime.user_errors import DEBUG
 
 SPARKS = "%d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex"
@@ -26,26 +26,4 @@ def shorten(spark: SparkSession) -> None:
     """Show errors of ours as their message; what can't be done is left as it is."""
     if os.environ.get(DEBUG):
         return
-    try:
-        _replace_pattern(spark._jvm)
-    except Exception:  # noqa: BLE001 - another logger, or Spark Connect: only looks are at stake
-        return
-
-
-def _replace_pattern(jvm: Any) -> None:
-    core = jvm.org.apache.logging.log4j.core
-    context = jvm.org.apache.logging.log4j.LogManager.getContext(False)
-    root = context.getConfiguration().getRootLogger()
-    console = root.getAppenders().get("console")
-    if console is None or console.getLayout().getConversionPattern() != SPARKS:
-        return
-    layout = core.layout.PatternLayout.newBuilder().withPattern(SHORT).build()
-    target = core.appender.ConsoleAppender.Target.SYSTEM_ERR
-    builder = core.appender.ConsoleAppender.newBuilder()
-    # Spark's own level for shells is a filter of the appender.
-    builder.setName("console").setLayout(layout).setFilter(console.getFilter())
-    shorter = builder.setTarget(target).build()
-    shorter.start()
-    root.removeAppender("console")
-    root.addAppender(shorter, None, None)
-    context.updateLoggers()
+    replace_log_pattern(spark, SPARKS, SHORT)

@@ -13,16 +13,16 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections import OrderedDict
 
 import offsetlog
 from offsetlog.client.log import Log
+from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 MAX_OPEN = 16
 _lock = threading.Lock()

@@ -14,12 +14,24 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from pyspark.errors import PySparkRuntimeError
+import pyspark
+from pyspark.errors import AnalysisException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from offsetlog.environment import ask, java, spark_checks
+from offsetlog.environment import (
+    ask,
+    check_spark,
+    delta_jar,
+    java,
+    spark_checks,
+    spark_line,
+    version_of,
+)
 from offsetlog.errors import InvalidRequestError
+from pyspark_offsetlog.lines.jvm import finds_source
+from pyspark_offsetlog.runtime.jar import add_jar, with_jar
 from pyspark_offsetlog.runtime.log4j_traces import shorten
+from pyspark_offsetlog.runtime.user_errors import warn
 
 SETTINGS = {
     # The driver talks to itself: the name of the machine need not resolve.
@@ -33,6 +45,11 @@ SETTINGS = {
 }
 
 
+PACKAGES = "spark.jars.packages"
+DELTA_SETTINGS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
 NOBODYS = "python3"
 """What PySpark takes where no Python was chosen."""
 
@@ -41,24 +58,35 @@ def build(
     app_name: str, master: str | None, delta: bool, config: Mapping[str, Any]
 ) -> SparkSession:
     _choose_python(config)
+    config = with_jar(config)
     builder = SparkSession.builder.appName(app_name).master(master or "local[*]")
-    for name, value in {**SETTINGS, **config}.items():
+    for name, value in {**SETTINGS, **config, **(_delta(config) if delta else {})}.items():
         builder = builder.config(name, str(value))
-    if delta:
-        from delta import configure_spark_with_delta_pip
-
-        for name, value in {
-            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        }.items():
-            builder = builder.config(name, config.get(name, value))
-        builder = configure_spark_with_delta_pip(builder)
     runs_already = SparkSession.getActiveSession() is not None
     spark = _started(builder, delta)
     if not runs_already:
         shorten(spark)
     register_source(spark)
     return spark
+
+
+def _delta(config: Mapping[str, Any]) -> dict[str, str]:
+    """Settings for Delta, if there is a jar of it for this Spark."""
+    spark = pyspark.__version__
+    jar = delta_jar(spark, version_of("delta-spark"))
+    if jar is None:
+        warn(
+            f"There is no Delta for Spark {spark_line(spark)} yet, so this session has none. "
+            "Nothing of offsetlog needs it; session(delta=False) says so without this warning."
+        )
+        return {}
+    packages = str(config.get(PACKAGES, ""))
+    if "io.delta:" not in packages:
+        packages = f"{jar},{packages}".rstrip(",")
+    return {
+        **{name: config.get(name, value) for name, value in DELTA_SETTINGS.items()},
+        PACKAGES: packages,
+    }
 
 
 def _started(builder: Any, delta: bool) -> SparkSession:
@@ -93,9 +121,17 @@ def register_source(spark: SparkSession) -> None:
     """Known by name is enough; registering it again would only make Spark warn."""
     from pyspark_offsetlog.datasource import OffsetLogDataSource
 
-    if not _is_found(spark):
+    # Of Spark Connect it is the server's.
+    check_spark(spark.version)
+    if not finds_source(spark, OffsetLogDataSource.name()):
         _set_python(spark)
-        spark.dataSource.register(OffsetLogDataSource)
+        try:
+            spark.dataSource.register(OffsetLogDataSource)
+        except AnalysisException as error:
+            # Spark Connect does not say what its server finds, and 4.0 refuses to replace that.
+            if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+                raise
+    add_jar(spark)
 
 
 def _set_python(spark: SparkSession) -> None:
@@ -116,11 +152,3 @@ def _set_python(spark: SparkSession) -> None:
             f"Set PYSPARK_PYTHON to one that has it, such as {sys.executable}, before the "
             "session starts; on a cluster, on all machines.",
         )
-
-
-def _is_found(spark: SparkSession) -> bool:
-    try:
-        state = spark._jsparkSession.sessionState()
-        return bool(state.dataSourceManager().dataSourceExists("offsetlog"))
-    except Exception:  # noqa: BLE001 - Spark Connect has no such thing, nor need others
-        return False

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from offsetlog.errors import OffsetLogError
+from offsetlog.redact import hide
+from offsetlog.text import printable, shortened
 
 HIDE = "SPARK_HIDE_TRACEBACK"
 """PySpark's own switch: with it a worker sends the exception's last line only."""
@@ -59,7 +61,8 @@ def _hide() -> None:
 def warn(text: str) -> None:
     """One line on stderr, where Spark's own warnings are."""
     if text:
-        sys.stderr.write(f"offsetlog: warning: {' '.join(text.split())}\n")
+        line = shortened(printable(hide(" ".join(text.split()))))
+        sys.stderr.write(f"offsetlog: warning: {line}\n")
         sys.stderr.flush()
 
 

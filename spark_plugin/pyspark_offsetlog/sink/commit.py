@@ -4,7 +4,8 @@ Invariants:
 
 1. A micro-batch is (query id, batch id), a write in ``foreachBatch`` (txnAppId, txnVersion). A
    number that counted is acknowledged as it is, whatever the rows are this time; a lower one is
-   passed over, as in Delta.
+   passed over, as in Delta. A batch that looks like one that counted under another query id is
+   refused.
 2. What a topic gets of a write is one entry: all of it is seen at once, or nothing.
 3. Nothing is deleted here. A zombie of this driver may still land an entry that names the same
    segments; only the collector knows when nothing can name them any more.
@@ -15,21 +16,31 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
+import re
 from collections.abc import Sequence
 
 from pyspark.sql.datasource import WriterCommitMessage
 
 from offsetlog.client.log import Log
-from offsetlog.engine import OpenTopic, Receipt, Sender, TaskShare, append_shares, records_in
+from offsetlog.engine import (
+    OpenTopic,
+    Receipt,
+    Sender,
+    TaskShare,
+    append_shares,
+    may_be_again,
+    records_in,
+)
 from offsetlog.errors import InvalidRequestError, OffsetLogError
+from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.runtime.user_errors import warn
 from pyspark_offsetlog.sink.task import TaskMessage
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
+_QUERY_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _AGAIN_STREAM = "Start the query again: it runs the batch again, and each record is there once."
 _AGAIN_TXN = "Write it again with the same txnAppId and txnVersion: each record is there once."
 _AGAIN_BARE = "Look at the topic before writing again; with txnAppId and txnVersion that is safe."
@@ -40,9 +51,9 @@ def commit_write(
     own: Sender | None,
     messages: Sequence[WriterCommitMessage | None],
     batch_id: int | None,
-) -> None:
-    """Append what the tasks have staged. ``own`` is the sender of a batch write; tasks of a
-    stream know theirs."""
+) -> tuple[str, ...]:
+    """Append what the tasks have staged, and name the topics. ``own`` is the sender of a batch
+    write; tasks of a stream know theirs."""
     # A write without a single task brings a message that is None, and there is nothing in it.
     staged = [message for message in messages if isinstance(message, TaskMessage)]
     by_topic: dict[str, list[TaskShare]] = {}
@@ -50,16 +61,22 @@ def commit_write(
         for share in message.shares:
             by_topic.setdefault(share.topic, []).append(share)
     if not by_topic:
-        return
+        return ()
     sender = own or _sender_of(staged, batch_id)
     log = _log_of(place, staged)
     written: list[str] = []
     for name in sorted(by_topic):
         try:
-            _append(log, name, by_topic[name], sender)
+            topic = log.open_topic(name)
+            # A number that counted is found before anything is written for it.
+            topic.refresh()
+            if own is None:
+                _check_query_id(topic, by_topic[name], sender)
+            _append(topic, by_topic[name], sender)
         except OffsetLogError as error:
             raise _with_outcome(error, own, written) from error
         written.append(name)
+    return tuple(written)
 
 
 def _log_of(place: LogAddress, messages: Sequence[TaskMessage]) -> Log:
@@ -105,13 +122,31 @@ def _sender_of(messages: Sequence[TaskMessage], batch_id: int | None) -> Sender:
     return Sender(query, batch_id, False, True)
 
 
-def _append(log: Log, name: str, shares: Sequence[TaskShare], sender: Sender) -> None:
-    topic = log.topic_handle(name)
-    # A number that counted is found before anything is written for it.
-    topic.refresh()
+def _check_query_id(topic: OpenTopic, shares: Sequence[TaskShare], sender: Sender) -> None:
+    """Spark before 4.2 gives a query another id if its checkpoint's file ``metadata`` is lost. A
+    batch that it runs again is then the first of that id here, and the last of the old one."""
+    senders = topic.chain.state.callers
+    if not sender.seq or senders.get(sender.app) is not None:
+        return
+    for app, last in senders.items():
+        if last.seq != sender.seq or not _QUERY_ID.fullmatch(app):
+            continue
+        if may_be_again(topic, last.entry, shares):
+            records = records_in(shares)
+            raise InvalidRequestError(
+                f"Batch {sender.seq} of the query {sender.app} is its first in topic "
+                f"{topic.name!r}, which holds batch {sender.seq} of the query {app} with as many "
+                f"records ({records}). A query whose checkpoint lost its file 'metadata' gets "
+                "another id from Spark, and would write its batch twice.",
+                f'Put the file back: {{"id":"{app}"}}. If these are two queries, start this one '
+                "again when the other has gone on, or with a new checkpointLocation.",
+            )
+
+
+def _append(topic: OpenTopic, shares: Sequence[TaskShare], sender: Sender) -> None:
     receipt = append_shares(topic, shares, sender)
     if receipt is not None and receipt.duplicate:
-        logger.info("Write %d of %s is in topic %r already.", sender.seq, sender.app, name)
+        logger.info("Write %d of %s is in topic %r already.", sender.seq, sender.app, topic.name)
         _warn_of_gap(topic, shares, sender, receipt)
 
 

@@ -75,7 +75,7 @@ def _root_of(options: SinkOptions) -> LogAddress:
 
 def look_up(log: Log, name: str, create_partitions: int | None) -> TopicAtPlanning:
     """What the topic is now; it is created if it is not there and that is wanted."""
-    topic = log.topic_handle(name)
+    topic = log.open_topic(name)
     try:
         return facts_of(topic)
     except UnknownTopicError as error:

@@ -9,36 +9,32 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import TopicPartition
+from pyspark_offsetlog.lines.classes import FILTERS_KEPT_APART
 from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 from pyspark_offsetlog.schema import chosen_columns
 from pyspark_offsetlog.source.data_loss import DataLoss
-from pyspark_offsetlog.source.filters import Narrowed, narrow
 from pyspark_offsetlog.source.offsets import OffsetRange, Positions, split_ranges
-from pyspark_offsetlog.source.read_tasks import (
-    LogPartition,
-    plan_ranges,
-    plan_tasks,
-    read,
-)
+from pyspark_offsetlog.source.plans import LogPartition
+from pyspark_offsetlog.source.read_tasks import plan_ranges, plan_tasks, read
 from pyspark_offsetlog.source.starting_offsets import resolve
 from pyspark_offsetlog.source.subscription import SubscribedTopics
 from pyspark_offsetlog.source.to_spark import output_columns
 
-KEPT_APART = hasattr(DataSourceReader, "pushLimit")
-"""Whether Spark keeps what the filters of one scan left apart from other scans of the same frame.
-Spark 4.2 does not: a query, or the other side of a union, would read too few rows without a word.
-It was mended together with the pushing of limits."""
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+    from pyspark_offsetlog.source.filters import Narrowed
 
 
 class OffsetLogReader(PickledWithReason, DataSourceReader):
@@ -46,8 +42,8 @@ class OffsetLogReader(PickledWithReason, DataSourceReader):
         chosen_columns(schema)
         self._options = options
         self._schema = schema
-        self._narrowed = Narrowed()
-        if KEPT_APART:
+        self._narrowed: Narrowed | None = None
+        if FILTERS_KEPT_APART:
             self.pushFilters = _Push(self)  # type: ignore[method-assign]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,6 +52,9 @@ class OffsetLogReader(PickledWithReason, DataSourceReader):
 
     def narrow(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take note of filters; all of them are given back, for Spark to apply."""
+        # Spark 4.0 has no filters to push.
+        from pyspark_offsetlog.source.filters import narrow
+
         self._narrowed = narrow(filters)
         return filters
 
@@ -76,9 +75,10 @@ class OffsetLogReader(PickledWithReason, DataSourceReader):
         begin, look = resolve(log, options, options.start, topics, look, lost)
         end, _ = resolve(log, options, options.end, topics, look, lost)
         ranges = _ranges(options, begin, end)
-        ranges = self._narrowed.apply(log, ranges)
+        if self._narrowed is not None:
+            ranges = self._narrowed.apply(log, ranges)
         ranges = split_ranges(ranges, options.min_partitions, options.max_records)
-        work = plan_ranges(log, ranges)
+        work = plan_ranges(topics.topic, ranges)
         fails = options.fail_on_data_loss
         tasks = plan_tasks(log, place, work, options.shares_out, fails)
         return tasks or [LogPartition(place, ())]
@@ -92,7 +92,7 @@ class _Push:
     """``pushFilters`` that PySpark sees only where filters are pushed down: its check for
     sessions where they are not looks at ``__func__``, and would refuse the whole query."""
 
-    __func__ = staticmethod(DataSourceReader.pushFilters)
+    __func__ = staticmethod(getattr(DataSourceReader, "pushFilters", None))  # type: ignore
 
     def __init__(self, reader: OffsetLogReader) -> None:
         self._reader = reader

@@ -48,7 +48,7 @@ class Narrowed(NamedTuple):
                 continue
             start, end = max(r.start, self.low), min(r.end, self.high)
             if start < end and self.since is not None:
-                first = log.topic_handle(r.topic).offset_for_time(r.partition, self.since)
+                first = log.open_topic(r.topic).offset_for_time(r.partition, self.since)
                 start = end if first is None else max(start, first)
             if start < end:
                 out.append(r._replace(start=start, end=end))

@@ -15,7 +15,6 @@ Invariants:
 from __future__ import annotations
 
 import getpass
-import logging
 import os
 import socket
 from collections.abc import Callable, Iterable
@@ -29,11 +28,12 @@ from offsetlog.core.group.requests import CommitRequest, JoinRequest, LeaveReque
 from offsetlog.core.group.state import GroupState
 from offsetlog.engine import CommitThread
 from offsetlog.errors import FencedError, OffsetLogError
+from offsetlog.logs import get_logger
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.runtime.user_errors import warn
 from pyspark_offsetlog.source.offsets import Positions
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LONGEST_WAIT = 2.0
 LAST_WAIT = 30.0

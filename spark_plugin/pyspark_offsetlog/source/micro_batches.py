@@ -19,13 +19,13 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from typing import Any
 
 from offsetlog.client.log import Log
 from offsetlog.core.group.membership import resets_since
 from offsetlog.errors import InvalidRequestError, UnknownTopicError
+from offsetlog.logs import get_logger
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.user_errors import warn
@@ -34,6 +34,7 @@ from pyspark_offsetlog.source.group_owner import IDLE_LOOK, GroupOwner
 from pyspark_offsetlog.source.next_batch import (
     BatchPlan,
     Look,
+    limit_bytes,
     limit_records,
     next_batch,
     retention_loss,
@@ -47,12 +48,11 @@ from pyspark_offsetlog.source.offsets import (
     parse,
     split_ranges,
 )
-from pyspark_offsetlog.source.rate_limits import limit_bytes
 from pyspark_offsetlog.source.starting_offsets import resolve
 from pyspark_offsetlog.source.subscription import SubscribedTopics
 from pyspark_offsetlog.source.visibility import state_with
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 REMOTE_POLL_MS = 500
 
@@ -80,6 +80,8 @@ class QueryRun:
         """Where ``availableNow`` ends."""
         self._idle_until = 0.0
         self._last_batch_at = float("-inf")
+        self._passed_over = 0
+        """Records that the last batch left to the next one, since it is limited."""
         self._parsed: deque[tuple[dict[str, Any], QueryOffset]] = deque(maxlen=2)
         """The newest offsets, which Spark hands back with each question."""
 
@@ -147,19 +149,21 @@ class QueryRun:
             # Where the query is stopped meanwhile, a signal ends the wait.
             self._env.sleep(self._idle_until - now)
             now = self._env.monotonic()
-        look = self._look(seen, start, number)
+        look = self._look(start, number)
         plan = next_batch(look, start, self._target, is_first)
         for loss in plan.losses:
             self.lost(loss)
         for reset in plan.resets.values():
             if reset.warning:
                 warn(reset.warning)
-        if limited and plan.records:
+        records = plan.records
+        if limited and records:
             if self._waits_for_more(plan):
                 plan = plan._replace(end=start.at)
             else:
-                plan = limit_records(self.options.max_offsets, plan)
-                plan = limit_bytes(self.options.max_bytes, self.topics, look, plan)
+                plan = limit_records(plan, self.options.max_offsets)
+                plan = limit_bytes(plan, self.options.max_bytes, look, self.topics.topic)
+        self._passed_over = records - plan.records
         resets = 0 if look.group is None else look.group.resets
         if not plan.end or (plan.end == start.at and not plan.resets):
             if number is None and look.group is not None and start.at:
@@ -173,10 +177,10 @@ class QueryRun:
             owner.forget(plan.resets)
         return self._to_json(plan.end, resets, plan.moved)
 
-    def _look(self, seen: Look, start: QueryOffset, number: int | None) -> Look:
+    def _look(self, start: QueryOffset, number: int | None) -> Look:
         """What there is, with all that the query has read before in sight, or known to be gone."""
         self.log.root.check()
-        look = self.topics.look(seen, skip_deleted=True)
+        look = self.topics.look(skip_deleted=True)
         expected = start.at
         if self._owner is not None:
             # As it is now if there is anything to read, else as it was a moment ago.
@@ -255,13 +259,13 @@ class QueryRun:
         """What the batch between two offsets reads, a range for each task."""
         if raw_start == raw_end:
             return []
-        self._open()
+        look = self._open()
         start, end = self._parse(raw_start), self._parse(raw_end)
         if self._no_start is not None and raw_start == self._initial and end.at.keys() - end.moved:
             raise self._no_start
         ranges = []
         for tp, to in sorted(end.at.items()):
-            log_start = self._log_start(tp, to)
+            log_start = look.spans[tp].start if look.reaches(tp, to) else self._log_start(tp, to)
             if log_start is None:
                 continue
             begin = begin_of(start, end, tp)
@@ -280,10 +284,8 @@ class QueryRun:
         return split_ranges(ranges, self.options.min_partitions, self.options.max_records)
 
     def _log_start(self, tp: TopicPartition, to: int) -> int | None:
-        """Where a partition that has the records up to ``to`` starts; None when they are gone."""
-        look = self._open()
-        if look.reaches(tp, to):
-            return look.spans[tp].start
+        """Where a partition starts that the last look did not see up to ``to``; None when the
+        records are gone."""
         topic = self.topics.topic(tp.topic)
         try:
             state = topic.known_state()
@@ -313,6 +315,22 @@ class QueryRun:
         if self._seen is None or not self._seen.spans:
             return None
         return nested({tp: span.end for tp, span in self._seen.spans.items()})
+
+    def left_undone(self, ran_again: bool) -> str:
+        """What a run of a single batch did not do, in a Spark that ends it without a word."""
+        left = []
+        if ran_again:
+            left.append("only ran its last batch again: start it once more for what is new")
+        elif self._passed_over:
+            left.append(f"leaves {self._passed_over} records to its next start, by its limits")
+        if self.options.group is not None:
+            left.append(f"commits it for the group {self.options.group!r} at its next start")
+        if not left:
+            return ""
+        return (
+            "Spark before 4.2 makes a single batch of availableNow and once, and does not say how "
+            f"it ended. The query {', and '.join(left)}."
+        )
 
     def stop(self) -> None:
         if self._owner is not None:

@@ -1,4 +1,4 @@
-"""Which records the next micro-batch reads: pure, from one look at the log and its group.
+"""Which records the next micro-batch reads, from one look at the log and its group.
 
 Invariants:
 
@@ -6,20 +6,24 @@ Invariants:
    whose records are gone.
 2. No limit makes a batch empty while there is something to read: at least one record of each
    partition that has any.
+3. ``next_batch`` is pure. A limit in bytes is kept as far as sizes are known without reading
+   records.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from offsetlog.core.group.membership import follow_resets
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.core.group.state import GroupState
+from offsetlog.core.topic.plan import estimate_bytes
 from offsetlog.core.topic.state import TopicState
+from offsetlog.engine import OpenTopic
 from offsetlog.values import TopicPartition
-from pyspark_offsetlog.source.offsets import Positions, QueryOffset, share_out
+from pyspark_offsetlog.source.offsets import Positions, QueryOffset
 
 
 class Look(NamedTuple):
@@ -92,9 +96,47 @@ def retention_loss(tp: TopicPartition, at: int, log_start: int) -> str:
     )
 
 
-def limit_records(max_records: int | None, plan: BatchPlan) -> BatchPlan:
+# --- rate limits ---------------------------------------------------------------------------
+
+
+def limit_records(plan: BatchPlan, max_records: int | None) -> BatchPlan:
     """The same batch of about ``max_records``."""
     if max_records is None or plan.records <= max_records:
         return plan
     shares = share_out(max_records, {tp: end - plan.begin[tp] for tp, end in plan.end.items()})
     return plan._replace(end={tp: plan.begin[tp] + shares[tp] for tp in plan.end})
+
+
+def share_out(limit: int, sizes: Mapping[TopicPartition, int]) -> Positions:
+    """How many records each partition gives to a batch of about ``limit``: in proportion to
+    what it has, rounded down, but at least one."""
+    total = sum(sizes.values())
+    return {tp: min(size, max(1, limit * size // (total or 1))) for tp, size in sizes.items()}
+
+
+def limit_bytes(
+    plan: BatchPlan, max_bytes: int | None, look: Look, topic: Callable[[str], OpenTopic]
+) -> BatchPlan:
+    """The same batch of about ``max_bytes``."""
+    if max_bytes is None:
+        return plan
+    sizes = {
+        tp: estimate_bytes(look.states[tp.topic], tp.partition, plan.begin[tp], end)
+        for tp, end in plan.end.items()
+        if end > plan.begin[tp]
+    }
+    total = sum(sizes.values())
+    if total <= max_bytes:
+        return plan
+    ends = dict(plan.end)
+    for tp, size in sizes.items():
+        share = max(1, max_bytes * size // total)
+        left, at = share, plan.begin[tp]
+        reader = topic(tp.topic).reader
+        for piece in reader.plan(tp.partition, at, plan.end[tp], max_bytes=share):
+            if piece.bytes > left:
+                at = piece.start + left * (piece.end - piece.start) // piece.bytes
+                break
+            left, at = left - piece.bytes, piece.end
+        ends[tp] = min(plan.end[tp], max(plan.begin[tp] + 1, at))
+    return plan._replace(end=ends)

@@ -118,17 +118,6 @@ def begin_of(start: QueryOffset, end: QueryOffset, tp: TopicPartition) -> int | 
     return end.moved.get(tp, start.at.get(tp))
 
 
-def share_out(limit: int, sizes: Mapping[TopicPartition, int]) -> Positions:
-    """How many records each partition gives to a batch of about ``limit``: in proportion to
-    what it has, rounded down, but at least one."""
-    total = sum(sizes.values())
-    out: Positions = {}
-    for tp, size in sizes.items():
-        share = limit * size // total if total else 0
-        out[tp] = min(size, max(1, share)) if size else 0
-    return out
-
-
 class OffsetRange(NamedTuple):
     """Records of one partition that one task reads."""
 

@@ -14,26 +14,25 @@ Invariants:
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import NamedTuple
 
 import pyarrow as pa
-from pyspark.sql.datasource import InputPartition
 
 from offsetlog.client.log import Log
-from offsetlog.core.topic.plan import PlannedPiece
+from offsetlog.core.topic.plan import max_extents
 from offsetlog.engine import OpenTopic
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
+from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.source.data_loss import DataLoss
 from pyspark_offsetlog.source.offsets import OffsetRange
+from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
 from pyspark_offsetlog.source.to_spark import OutputColumns, spark_batches
 from pyspark_offsetlog.source.visibility import state_with
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 SHIPPED_EXTENTS = 4096
 """A plan of more extents is left to the tasks."""
@@ -45,58 +44,21 @@ SHARED_BYTES = 16 * 1024 * 1024
 """Of more rows than that a task would not remember the entries from one range to the next."""
 
 
-class PlannedRange(NamedTuple):
-    range: OffsetRange
-    pieces: tuple[PlannedPiece, ...] = ()
-    """Where its records lie, if the driver knew; else the task looks by itself."""
-
-    @property
-    def bytes(self) -> int:
-        """About how many, as far as the driver knew."""
-        return sum(piece.bytes for piece in self.pieces)
-
-    @property
-    def is_in_chain(self) -> bool:
-        """Whether all of its records are known to lie in entries."""
-        return bool(self.pieces) and all(piece.extent.inline for piece in self.pieces)
-
-
-class LogPartition(InputPartition):
-    """What one task reads. Plain data: Spark pickles it."""
-
-    def __init__(
-        self, place: LogAddress, work: tuple[PlannedRange, ...], fails: bool = True
-    ) -> None:
-        super().__init__(None)
-        self.place = place
-        """With the id of the root."""
-        self.work = work
-        self.entries: dict[str, dict[int, bytes]] = {}
-        """Files of the chains of topics, by their numbers, which the driver has read already."""
-        self.fails = fails
-        """What becomes of it when records are gone meanwhile: ``failOnDataLoss``."""
-
-    def __repr__(self) -> str:
-        ranges = ", ".join(f"{w.range.topic}-{w.range.partition}" for w in self.work)
-        return f"LogPartition({ranges})"
-
-
 # --- the driver ----------------------------------------------------------------------------
 
 
-def plan_ranges(log: Log, ranges: Sequence[OffsetRange]) -> tuple[PlannedRange, ...]:
-    """The ranges, each with where its records lie if that is little to say for all of them."""
-    topics = {name: log.topic_handle(name) for name in dict.fromkeys(r.topic for r in ranges)}
+def plan_ranges(
+    topic: Callable[[str], OpenTopic], ranges: Sequence[OffsetRange]
+) -> tuple[PlannedRange, ...]:
+    """The ranges, each with where its records lie if that is little to say for all of them.
+    ``topic`` gives topics that were looked at."""
     extents = 0
-    for r in ranges:
-        state = topics[r.topic].known_state()
-        fences = state.index.fences(r.partition, r.start, r.end)
-        extents += sum(state.index.leaves[fence.leaf].extents for fence in fences)
-        extents += len(state.parts[r.partition].tail)
+    for name, partition, start, end in ranges:
+        extents += max_extents(topic(name).chain.state, partition, start, end)
         if extents > SHIPPED_EXTENTS:
-            return tuple(PlannedRange(r) for r in ranges)
+            return tuple(map(PlannedRange, ranges))
     return tuple(
-        PlannedRange(r, topics[r.topic].reader.plan(r.partition, r.start, r.end)) for r in ranges
+        PlannedRange(r, topic(r.topic).reader.plan(r.partition, r.start, r.end)) for r in ranges
     )
 
 
@@ -119,8 +81,14 @@ def plan_tasks(
         tasks = [LogPartition(place, (w,), fails) for w in work if not w.is_in_chain]
         tasks += [LogPartition(place, some, fails) for some in _runs(shared, records / count)]
     for task in tasks:
+        task.local_root = _local_root(log)
         add_entries(log, task)
     return tasks
+
+
+def _local_root(log: Log) -> str | None:
+    protocol, _, path = log.store.url.partition("://")
+    return path if log.store.is_local and protocol == "file" else None
 
 
 def _runs(work: Sequence[PlannedRange], records: float) -> Iterator[tuple[PlannedRange, ...]]:
@@ -149,7 +117,7 @@ def add_entries(log: Log, task: LogPartition) -> None:
     }
     room = SENT_BYTES
     for topic, number in sorted(needed):
-        entry = log.topic_handle(topic).chain.recent(number)
+        entry = log.open_topic(topic).chain.recent(number)
         if entry is not None and not entry.stub and len(entry.data) <= room:
             task.entries.setdefault(topic, {})[number] = entry.data
             room -= len(entry.data)
@@ -160,25 +128,28 @@ def add_entries(log: Log, task: LogPartition) -> None:
 
 def read(partition: LogPartition, columns: OutputColumns) -> Iterator[pa.RecordBatch]:
     log = open_log(partition.place)
-    if partition.work:
+    if partition.columns is not None:
+        columns = columns.only(partition.columns)
+    if partition.work or partition.columns is not None:
         log.root.check()
     lost = DataLoss(partition.fails)
     with ExitStack() as stack:
         if len(partition.work) > 1 or partition.entries:
-            for topic in {work.range.topic for work in partition.work}:
-                read_already = partition.entries.get(topic, {})
-                stack.enter_context(log.topic_handle(topic).reader.keeping_entries(read_already))
+            for name in {work.range.topic for work in partition.work}:
+                read_already = partition.entries.get(name, {})
+                stack.enter_context(log.open_topic(name).reader.keeping_entries(read_already))
         for work in partition.work:
-            yield from read_range(log, work, columns, lost)
+            topic = log.open_topic(work.range.topic)
+            yield from read_range(log, topic, work, columns, lost)
     if partition.work:
         log.root.check()
 
 
 def read_range(
-    log: Log, work: PlannedRange, columns: OutputColumns, lost: DataLoss
+    log: Log, topic: OpenTopic, work: PlannedRange, columns: OutputColumns, lost: DataLoss
 ) -> Iterator[pa.RecordBatch]:
     name, partition, at, end = work.range
-    topic, pieces = log.topic_handle(name), work.pieces
+    pieces = work.pieces
     waited_at = -1
     while at < end:
         try:

@@ -17,7 +17,7 @@ from offsetlog.client.log import Log
 from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.starting_offset import starting_offset
 from offsetlog.errors import InvalidRequestError, OffsetOutOfRangeError
-from offsetlog.values import TopicPartition
+from offsetlog.values import TopicPartition, held_offsets
 from pyspark_offsetlog.options.parse import EARLIEST_OFFSET, LATEST_OFFSET, OffsetBound
 from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.source.next_batch import Look
@@ -83,7 +83,7 @@ def _explicit(bound: OffsetBound, tp: TopicPartition, span: OffsetSpan, lost: Lo
     if offset > span.end:
         raise OffsetOutOfRangeError(
             f"{bound.option} is {offset} for {tp.topic}-{tp.partition}, which is beyond its end.",
-            f"It holds {span.start} to {span.end}.",
+            held_offsets(span.start, span.end),
         )
     if offset < span.start:
         lost(
@@ -128,7 +128,7 @@ def _by_time(
     starts: Positions = {}
     for tp, span in spans.items():
         time = bound.each[tp.topic][tp.partition] if bound.kind == "times" else common
-        offset = log.topic_handle(tp.topic).offset_for_time(tp.partition, time)
+        offset = log.open_topic(tp.topic).offset_for_time(tp.partition, time)
         if offset is None and _needs_match(options, bound):
             raise InvalidRequestError(
                 f"{bound.option}: {tp.topic}-{tp.partition} has no record at or after {time}.",

@@ -6,6 +6,8 @@ Invariants:
    needs is made at the first call, in the driver's process for this query.
 2. A small batch is handed to Spark by the driver itself, as rows that need no Python worker.
    This rests on a part of PySpark that is not public; without it tasks read all batches.
+3. Before 4.2 Spark does not say where a batch starts, which ``BatchStarts`` knows, and ends a
+   query of ``availableNow`` without another word. What that leaves undone is said at its end.
 """
 
 from __future__ import annotations
@@ -18,42 +20,27 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    ReadMinRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about import tables
+from pyspark_offsetlog.lines.batch_starts import BatchStarts
+from pyspark_offsetlog.lines.classes import (
+    PREFETCHING_READER,
+    STARTS_ARE_GIVEN,
+    SupportsTriggerAvailableNow,
+    has_limits,
+    read_limit,
+)
 from pyspark_offsetlog.options.check import source_options
 from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
-from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
+from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator, warn
 from pyspark_offsetlog.source.micro_batches import QueryRun
-from pyspark_offsetlog.source.read_tasks import (
-    LogPartition,
-    PlannedRange,
-    plan_ranges,
-    plan_tasks,
-    read,
-    read_range,
-)
+from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
+from pyspark_offsetlog.source.read_tasks import plan_ranges, plan_tasks, read, read_range
 from pyspark_offsetlog.source.to_spark import OutputColumns, output_columns
-
-try:
-    from pyspark.sql.datasource_internal import _SimpleStreamReaderWrapper
-
-    _PREFETCHING: Any = (
-        _SimpleStreamReaderWrapper if hasattr(_SimpleStreamReaderWrapper, "getCache") else None
-    )
-except ImportError:
-    _PREFETCHING = None
 
 RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
 """The program of the process that Spark starts for each source of a query."""
@@ -68,6 +55,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         self._live: QueryRun | None = None
         self._handed: list[pa.RecordBatch] | None = None
         self._output: OutputColumns | None = None
+        self._starts = BatchStarts()
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_live": None, "_handed": None, "_output": None}
@@ -76,7 +64,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     def __class__(self) -> Any:
         """PySpark's own prefetching reader, for the moment in which rows are handed over."""
         if self.__dict__.get("_handed") is not None:
-            return _PREFETCHING
+            return PREFETCHING_READER
         return OffsetLogStreamReader
 
     def _run(self) -> QueryRun:
@@ -100,20 +88,18 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         return self._run().initial()
 
     @one_line_errors
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """Which limit it is tells us later whether limits hold: trigger ``once`` has none."""
-        run_with = source_options(self._options, True)
-        if run_with.max_offsets is not None:
-            return ReadMaxRows(run_with.max_offsets)
-        if run_with.max_bytes is not None:
-            return ReadMaxBytes(run_with.max_bytes)
-        if run_with.min_offsets is not None:
-            return ReadMinRows(run_with.min_offsets)
-        return ReadAllAvailable()
+    def getDefaultReadLimit(self) -> Any:
+        options = source_options(self._options, True)
+        return read_limit(options.max_offsets, options.max_bytes, options.min_offsets)
 
     @one_line_errors
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        return self._run().next(start, not isinstance(limit, ReadAllAvailable))
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> Any:
+        run = self._run()
+        if start is not None:
+            return run.next(start, has_limits(limit))
+        end = run.next(self._starts.next(run.initial), True)
+        self._starts.answered(end)
+        return end
 
     @one_line_errors
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -126,19 +112,22 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     @one_line_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         run = self._run()
-        ranges = run.ranges(start, end)
-        if not ranges:
+        self._starts.planned(start, end, run.initial)
+        log, options, topic = run.log, run.options, run.topics.topic
+        work = plan_ranges(topic, run.ranges(start, end))
+        if not work:
             return []
-        options = run.options
-        work = plan_ranges(run.log, ranges)
         fails = options.fail_on_data_loss
         if _is_small(options, work):
+            columns = self._columns()
             self._handed = [
-                batch for w in work for batch in read_range(run.log, w, self._columns(), run.lost)
+                batch
+                for w in work
+                for batch in read_range(log, topic(w.range.topic), w, columns, run.lost)
             ]
-            run.log.root.check()
+            log.root.check()
             return [LogPartition(options.place, work, fails)]
-        return plan_tasks(run.log, options.place, work, options.shares_out, fails)
+        return plan_tasks(log, options.place, work, options.shares_out, fails)
 
     def getCache(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:
         """The rows of the batch that was just planned; called by PySpark."""
@@ -155,6 +144,8 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         _ignore_more()
         if self._live is not None:
             self._live.stop()
+            if not STARTS_ARE_GIVEN and self._starts.batches == 1:
+                warn(self._live.left_undone(ran_again=not self._starts.answers))
         if isinstance(sys.exc_info()[1], (EOFError, ConnectionError, SystemExit)):
             sys.stderr.flush()
             os._exit(0)
@@ -192,7 +183,7 @@ def _ignore_more() -> None:
 
 def _is_small(options: SourceOptions, work: tuple[PlannedRange, ...]) -> bool:
     """Whether the driver hands these rows over by itself."""
-    if _PREFETCHING is None or options.shares_out or not all(w.pieces for w in work):
+    if PREFETCHING_READER is None or options.shares_out or not all(w.pieces for w in work):
         return False
     if sum(w.range.end - w.range.start for w in work) > HANDED_RECORDS:
         return False

@@ -50,27 +50,19 @@ class SubscribedTopics:
     def topic(self, name: str) -> OpenTopic:
         topic = self._topics.get(name)
         if topic is None:
-            topic = self._topics[name] = self._log.topic_handle(name)
+            topic = self._topics[name] = self._log.open_topic(name)
         return topic
 
     # --- looking ---------------------------------------------------------------------------
 
-    def look(self, last: Look | None = None, skip_deleted: bool = False) -> Look:
-        """The state of each topic. With the ``last`` look it is one request for each in which
-        nothing is new. With ``skip_deleted``, a named topic that was deleted is left out."""
+    def look(self, skip_deleted: bool = False) -> Look:
+        """The state of each topic, by one request for each in which nothing is new. With
+        ``skip_deleted``, a named topic that was deleted is left out."""
         states: dict[str, TopicState] = {}
         for name in self._matching_names() if self._pattern is not None else self.names:
             topic = self.topic(name)
             try:
-                topic.chain.check_not_taken()
-                if last is None:
-                    states[name] = topic.state()
-                    continue
-                # A glance may find one entry of many. A query looks once for a micro-batch, so it
-                # must go on to the end: with an entry a batch it would fall behind forever.
-                state, seen = topic.advance(), last.states.get(name)
-                is_idle = seen is not None and seen.tip == state.tip
-                states[name] = state if is_idle else topic.state()
+                states[name] = topic.state()
             except FolderTakenError as error:
                 raise FolderTakenError(error.message, RECREATED_HINT) from None
             except UnknownTopicError:
@@ -163,5 +155,5 @@ class SubscribedTopics:
 
     def _name_in(self, folder: str) -> str | None:
         """The name of the topic in a folder; the folder's own is a form of it."""
-        state = self._log.topic_handle(folder).refresh()
+        state = self._log.open_topic(folder).refresh()
         return state.topic if state.alive else None

@@ -3,7 +3,7 @@
 Invariants:
 
 1. Columns, their order and their types are those of the query's schema; what it does not name is
-   not made.
+   not made, and what a task does not want is null.
 2. What is the same in all rows of a partition is made once and sliced.
 """
 
@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from offsetlog.engine import FetchedBatch, record_schema
+from pyspark_offsetlog.lines.classes import arrow_schema
 from pyspark_offsetlog.schema import chosen_columns
 
 BATCH_RECORDS = 16_384
@@ -33,12 +33,21 @@ class OutputColumns(NamedTuple):
     names: tuple[str, ...]
     stored: tuple[str, ...]
     """Of the stored columns, those that are needed; ``offset`` costs nothing to make."""
+    unwanted: frozenset[str] = frozenset()
+    """Nobody looks at these."""
+
+    def only(self, wanted: tuple[str, ...]) -> OutputColumns:
+        unwanted = frozenset(self.names) - frozenset(wanted)
+        return self._replace(stored=_stored(wanted), unwanted=unwanted)
 
 
 def output_columns(schema: StructType) -> OutputColumns:
     names = chosen_columns(schema)
-    stored = tuple(name for name in _STORED if name in names) or ("offset",)
-    return OutputColumns(to_arrow_schema(schema, timezone="UTC"), names, stored)
+    return OutputColumns(arrow_schema(schema), names, _stored(names))
+
+
+def _stored(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in _STORED if name in names) or ("offset",)
 
 
 def spark_batches(
@@ -50,7 +59,9 @@ def spark_batches(
     repeated: dict[str, pa.Array] = {}
     stored: dict[str, pa.ChunkedArray] = {}
     for field in columns.schema:
-        if field.name in constants:
+        if field.name in columns.unwanted:
+            repeated[field.name] = _nulls(field.type)
+        elif field.name in constants:
             repeated[field.name] = _repeated(constants[field.name], field.type)
         else:
             column = table.column(field.name)
@@ -65,6 +76,11 @@ def spark_batches(
             part = stored[name].slice(low, count)
             arrays.append(part.chunk(0) if part.num_chunks == 1 else part.combine_chunks())
         yield pa.RecordBatch.from_arrays(arrays, schema=columns.schema)
+
+
+@functools.lru_cache(maxsize=16)
+def _nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(BATCH_RECORDS, kind)
 
 
 @functools.lru_cache(maxsize=16)

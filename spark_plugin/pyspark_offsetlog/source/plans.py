@@ -1,0 +1,138 @@
+"""What a task reads, and how that travels: as Python pickles it, and so that the JVM can read it.
+
+Invariants:
+
+1. The plan itself is JSON behind a header of fixed length (magic with a version, and how long the
+   JSON is); what only Python needs follows as a pickle. It holds no secret: options of the
+   filesystem are in the pickle.
+2. A pickled partition is a call of ``from_plan`` with these bytes. The JVM adds a window: the
+   offsets that Python is to read, and the columns that are wanted. All else of a partition stays.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import InputPartition
+
+import offsetlog
+from offsetlog.core.topic.entry import SegmentRef
+from offsetlog.core.topic.extents import Extent
+from offsetlog.core.topic.plan import PlannedPiece
+from offsetlog.engine import topic_folder
+from pyspark_offsetlog.options.spec import LogAddress
+from pyspark_offsetlog.source.offsets import OffsetRange
+
+_HEADER = struct.Struct(">QI")
+MAGIC = 0x4F4C504C414E0001
+"""``OLPLAN`` and the version of this form."""
+
+
+class PlannedRange(NamedTuple):
+    range: OffsetRange
+    pieces: tuple[PlannedPiece, ...] = ()
+    """Where its records lie, if the driver knew; else the task looks by itself."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many, as far as the driver knew."""
+        return sum(piece.bytes for piece in self.pieces)
+
+    @property
+    def is_in_chain(self) -> bool:
+        """Whether all of its records are known to lie in entries."""
+        return bool(self.pieces) and all(piece.extent.inline for piece in self.pieces)
+
+
+class LogPartition(InputPartition):
+    """What one task reads. Plain data: Spark pickles it."""
+
+    def __init__(
+        self, place: LogAddress, work: tuple[PlannedRange, ...], fails: bool = True
+    ) -> None:
+        super().__init__(None)
+        self.place = place
+        """With the id of the root."""
+        self.work = work
+        self.entries: dict[str, dict[int, bytes]] = {}
+        """Files of the chains of topics, by their numbers, which the driver has read already."""
+        self.fails = fails
+        """What becomes of it when records are gone meanwhile: ``failOnDataLoss``."""
+        self.local_root: str | None = None
+        """The folder of the root, if it is on a disk: the JVM reads segments there by itself."""
+        self.columns: tuple[str, ...] | None = None
+        """Those that are wanted, if not all of the query's schema are; the others may be null."""
+
+    def __repr__(self) -> str:
+        ranges = ", ".join(f"{w.range.topic}-{w.range.partition}" for w in self.work)
+        return f"LogPartition({ranges})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return from_plan, (encode(self),)
+
+
+def encode(partition: LogPartition) -> bytes:
+    plan = {
+        "version": offsetlog.__version__,
+        "root": partition.local_root,
+        "id": partition.place.root_id,
+        "ranges": [
+            {
+                "topic": work.range.topic,
+                "folder": topic_folder(work.range.topic),
+                "partition": work.range.partition,
+                "start": work.range.start,
+                "end": work.range.end,
+                "pieces": [(piece.start, piece.end, *piece.extent[1:]) for piece in work.pieces],
+            }
+            for work in partition.work
+        ],
+    }
+    text = json.dumps(plan, separators=(",", ":")).encode()
+    rest = (partition.place, partition.entries, partition.fails, partition.local_root)
+    return _HEADER.pack(MAGIC, len(text)) + text + pickle.dumps(rest)
+
+
+def from_plan(data: bytes, window: bytes = b"") -> LogPartition:
+    """The partition, or what of it is in a window."""
+    magic, length = _HEADER.unpack_from(data)
+    if magic != MAGIC:
+        raise ValueError("a plan of another offsetlog")
+    end = _HEADER.size + length
+    plan = json.loads(data[_HEADER.size : end])
+    place, entries, fails, local_root = pickle.loads(data[end:])
+    work = tuple(map(_range, plan["ranges"]))
+    partition = LogPartition(place, work, fails)
+    partition.entries, partition.local_root = entries, local_root
+    if window:
+        wanted = json.loads(window)
+        partition.columns = tuple(wanted["columns"])
+        partition.work = tuple(_cut(work[i], start, end) for i, start, end in wanted["ranges"])
+    return partition
+
+
+def _range(plan: dict[str, Any]) -> PlannedRange:
+    place = OffsetRange(plan["topic"], plan["partition"], plan["start"], plan["end"])
+    return PlannedRange(place, tuple(_pieces(plan["partition"], plan["pieces"])))
+
+
+def _pieces(partition: int, pieces: list[list[Any]]) -> Iterator[PlannedPiece]:
+    for start, end, *fields in pieces:
+        extent = Extent(partition, *fields)
+        if extent.segment is not None:
+            extent = extent._replace(segment=SegmentRef(*extent.segment))
+        yield PlannedPiece(extent, start, end)
+
+
+def _cut(work: PlannedRange, start: int, end: int) -> PlannedRange:
+    """Of a range only the offsets [start, end)."""
+    pieces = (
+        piece._replace(start=max(piece.start, start), end=min(piece.end, end))
+        for piece in work.pieces
+    )
+    left = tuple(piece for piece in pieces if piece.start < piece.end)
+    return PlannedRange(work.range._replace(start=start, end=end), left)
