@@ -1,0 +1,199 @@
+package offsetlog.spark.source;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.Stream;
+import offsetlog.segment.Unreadable;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
+import org.apache.spark.sql.execution.metric.SQLMetric;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ArrowColumnVector;
+import org.apache.spark.sql.vectorized.ColumnVector;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+import scala.collection.Iterator;
+import scala.collection.immutable.Map;
+
+/**
+ * One task: the pieces of its plan in order, segments by the JVM, all else by Python.
+ *
+ * <p>Invariants:
+ *
+ * <ol>
+ *   <li>Rows come in the order of the plan, each once. What the JVM does not read of a range, Python
+ *       reads from the offset that was reached to the range's end: it has the one way to plan again
+ *       after a rewrite, and the one wording of each error.
+ *   <li>Before the JVM reads anything, and again when it has read all, it sees that the root is the
+ *       one that the driver planned with; what is otherwise, Python says.
+ *   <li>A batch is Spark's until the next call of {@link #next}.
+ * </ol>
+ */
+final class LogReader implements PartitionReader<ColumnarBatch> {
+  private static final Logger LOG = LoggerFactory.getLogger(LogReader.class);
+
+  private final PythonRead python;
+  private final StructType columns;
+  private final LogPartition partition;
+  private final ReadPlan plan;
+  private final List<Steps.Step> steps;
+  private final Map<String, SQLMetric> pythonMetrics = PythonCustomMetric.pythonMetrics();
+  private final ReadMetrics metrics = new ReadMetrics();
+  private final Segments segments;
+
+  private int next;
+  private boolean hasBegun;
+  private boolean hasChecked;
+
+  /** The step whose segment is read; null: none is. */
+  private Steps.Step reading;
+
+  private Iterator<ColumnarBatch> pythons;
+  private ColumnarBatch batch;
+
+  LogReader(PythonRead python, StructType columns, Narrowed narrowed, LogPartition partition) {
+    this.python = python;
+    this.columns = columns;
+    this.partition = partition;
+    plan = partition.plan == null ? null : partition.readPlan();
+    steps = plan == null ? List.of() : Steps.of(plan, narrowed);
+    segments = plan == null || plan.root() == null ? null : new Segments(plan, columns, metrics);
+  }
+
+  @Override
+  public boolean next() throws IOException {
+    while (true) {
+      if (pythons != null) {
+        if (nextOfPython()) {
+          return true;
+        }
+        pythons = null;
+      } else if (reading != null) {
+        if (nextOfSegment()) {
+          return true;
+        }
+      } else if (plan == null && !hasBegun) {
+        hasBegun = true;
+        pythons = python.batches(partition.pickled, pythonMetrics);
+      } else if (next < steps.size()) {
+        begin();
+      } else if (segments != null && segments.hasRead() && !hasChecked) {
+        hasChecked = true;
+        if (!segments.isRoot()) {
+          // Nothing is left to be read; it looks at the root, and says what is wrong with it.
+          readByPython(List.of());
+        }
+      } else {
+        return false;
+      }
+    }
+  }
+
+  @Override
+  public ColumnarBatch get() {
+    return batch;
+  }
+
+  private void begin() {
+    Steps.Step step = steps.get(next);
+    if (segments != null && step.isSegment()) {
+      next++;
+      try {
+        segments.open(step);
+        reading = step;
+      } catch (IOException | Unreadable why) {
+        leave(step, step.start(), why);
+      }
+      return;
+    }
+    List<long[]> window = new ArrayList<>();
+    while (next < steps.size() && !(segments != null && steps.get(next).isSegment())) {
+      add(window, steps.get(next++));
+    }
+    readByPython(window);
+  }
+
+  private boolean nextOfSegment() throws IOException {
+    Steps.Step step = reading;
+    try {
+      batch = segments.next();
+      if (batch != null) {
+        metrics.rowsOfJvm += batch.numRows();
+        return true;
+      }
+      reading = null;
+    } catch (IOException | Unreadable why) {
+      reading = null;
+      leave(step, segments.reached(), why);
+    }
+    return false;
+  }
+
+  /** Python reads the rest of the step's range. */
+  private void leave(Steps.Step step, long reached, Exception why) {
+    LOG.info(
+        "{}-{} is left to Python from offset {}: {}.",
+        step.range().topic(), step.range().partition(), reached, why.toString());
+    List<long[]> window = new ArrayList<>();
+    add(window, new Steps.Step(step.number(), step.range(), null, reached, step.end()));
+    while (next < steps.size() && steps.get(next).number() == step.number()) {
+      add(window, steps.get(next++));
+    }
+    readByPython(window);
+  }
+
+  /** Steps of a range that touch are one. */
+  private static void add(List<long[]> window, Steps.Step step) {
+    long[] last = window.isEmpty() ? null : window.get(window.size() - 1);
+    if (last != null && last[0] == step.number() && last[2] == step.start()) {
+      last[2] = step.end();
+    } else {
+      window.add(new long[] {step.number(), step.start(), step.end()});
+    }
+  }
+
+  private void readByPython(List<long[]> window) {
+    String names = String.join("\",\"", columns.fieldNames());
+    String ranges = window.stream().map(Arrays::toString).toList().toString();
+    String json =
+        "{\"ranges\":" + ranges + ",\"columns\":[" + (names.isEmpty() ? "" : "\"" + names + "\"")
+            + "]}";
+    pythons = python.batches(Pickles.fromPlan(partition.plan, json), pythonMetrics);
+  }
+
+  /** The columns that are wanted of those that Python gives. */
+  private boolean nextOfPython() {
+    if (!pythons.hasNext()) {
+      return false;
+    }
+    ColumnarBatch given = pythons.next();
+    ArrowColumnVector all = (ArrowColumnVector) given.column(0);
+    ColumnVector[] wanted = new ColumnVector[columns.length()];
+    for (int i = 0; i < wanted.length; i++) {
+      wanted[i] = all.getChild(python.schema().fieldIndex(columns.fields()[i].name()));
+    }
+    batch = new ColumnarBatch(wanted, given.numRows());
+    metrics.rowsOfPython += given.numRows();
+    return true;
+  }
+
+  @Override
+  public CustomTaskMetric[] currentMetricsValues() {
+    List<CustomTaskMetric> ofPython = new ArrayList<>();
+    pythonMetrics.foreach(
+        each -> ofPython.add(ReadMetrics.value(each._1(), each._2().value())));
+    return Stream.concat(ofPython.stream(), Arrays.stream(metrics.values()))
+        .toArray(CustomTaskMetric[]::new);
+  }
+
+  @Override
+  public void close() throws IOException {
+    if (segments != null) {
+      segments.close();
+    }
+  }
+}
