@@ -21,6 +21,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 pytest_plugins = ["tests.servers.fixtures"]
 
+from offsetlog import redact  # noqa: E402
 from tests.turns import Turns  # noqa: E402 - needs the path from above
 
 SPARK = Path(__file__).parent / "spark_plugin"
@@ -53,6 +54,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_sessionfinish() -> None:
     if _turns is not None:
         _turns.forget()
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one test calls a secret may be a plain word of the next one."""
+    monkeypatch.setattr("offsetlog.redact._known", redact._Known())
 
 
 @pytest.fixture(params=["local", "memory"])

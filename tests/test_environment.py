@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import offsetlog
 from offsetlog import environment
 from offsetlog.environment import spark_checks
+from tests import lines
+from tests.lines import ROOT
 
 SOURCE = 'format("offsetlog")'
 
@@ -20,6 +25,7 @@ SOURCE = 'format("offsetlog")'
 def pythons(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.setenv(name, sys.executable)
+    monkeypatch.setattr(environment, "version_of", {"pyspark": "4.2.0", "delta-spark": "4.4.0"}.get)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +55,10 @@ def test_which_java(
     ("version", "java", "lacks"),
     [
         ("4.2.0", "17.0.15", ""),
-        ("4.10.1", "21", ""),
-        ("4.1.1", "17.0.15", "PySpark is 4.1.1"),
+        ("4.0.5", "21", ""),
+        ("4.3.0.dev1", "17.0.15", ""),
+        ("4.4.0", "17.0.15", "PySpark is 4.4.0, and offsetlog works with Spark 4.0, 4.1, 4.2 and"),
+        ("4.10.1", "21", "PySpark is 4.10.1"),
         ("3.5.0", "17.0.15", "PySpark is 3.5.0"),
         ("4.2.0", "11.0.2", "Java is 11.0.2"),
         ("4.2.0", "1.8.0_292", "Java is 1.8"),
@@ -82,7 +90,8 @@ def _python(place: Path, name: str, text: str) -> str:
 
 def test_all_is_well_here():
     passed = {check.name: check.detail for check in spark_checks("17.0.9") if check.passed}
-    assert passed.keys() == {"java", "pyspark", "delta-spark", "workers' Python", SOURCE}
+    names = {"java", "pyspark", "delta-spark", "jar for the JVM", "workers' Python", SOURCE}
+    assert passed.keys() == names
     assert passed["workers' Python"] == sys.executable
 
 
@@ -99,14 +108,46 @@ def test_java(java, detail):
     assert wrong.keys() == {"java"} and detail in wrong["java"]
 
 
-def test_the_version_of_pyspark(monkeypatch):
-    versions = {"pyspark": "3.5.1", "delta-spark": "4.4.0"}
+@pytest.mark.parametrize("version", ["3.5.1", "4.4.0"])
+def test_the_version_of_pyspark(monkeypatch, version):
+    versions = {"pyspark": version}
     monkeypatch.setattr(environment, "version_of", versions.get)
     assert _wrong() == {
-        "pyspark": '3.5.1: the plugin is made for 4.2; pip install "pyspark==4.2.*"'
+        "pyspark": f"{version}: offsetlog works with Spark 4.0, 4.1, 4.2 and 4.3; "
+        'pip install "pyspark==4.2.*"'
     }
     versions.clear()
     assert spark_checks("11") == []
+
+
+@pytest.mark.parametrize(
+    ("pyspark", "delta", "wrong", "jar"),
+    [
+        ("4.0.5", None, None, "_4.0_2.13:4.4.0"),
+        ("4.0.1", "4.0.1", None, "_2.13:4.0.1"),
+        ("4.1.4", "4.2.0", None, "_4.1_2.13:4.2.0"),
+        ("4.2.1", "4.4.0", None, "_4.2_2.13:4.4.0"),
+        (
+            "4.1.4",
+            "4.0.1",
+            '4.0.1 has no jar for Spark 4.1; pip install --no-deps "delta-spark==4.4.0"',
+            "_4.1_2.13:4.4.0",
+        ),
+        (
+            "4.3.0",
+            "4.4.0",
+            "4.4.0 has no jar for Spark 4.3; no release has one yet; pip uninstall delta-spark, "
+            "or use Spark 4.2",
+            None,
+        ),
+    ],
+)
+def test_delta_that_fits_spark(monkeypatch, pyspark, delta, wrong, jar):
+    versions = {"pyspark": pyspark, "delta-spark": delta}
+    monkeypatch.setattr(environment, "version_of", versions.get)
+    assert _wrong() == ({} if wrong is None else {"delta-spark": wrong})
+    package = None if jar is None else f"io.delta:delta-spark{jar}"
+    assert environment.delta_jar(pyspark, delta) == package
 
 
 def test_a_worker_python_that_is_none(monkeypatch, tmp_path):
@@ -147,3 +188,64 @@ def test_a_source_that_is_not_found(monkeypatch, tmp_path):
     program = _python(tmp_path, "other", f"echo '{json.dumps({**report, 'found': False})}'")
     monkeypatch.setenv("PYSPARK_DRIVER_PYTHON", program)
     assert "offsetlog.spark.register(spark)" in _wrong()[SOURCE]
+
+
+def test_every_place_knows_the_same_lines_of_spark():
+    """Those that are refused, installed, tested and documented."""
+    names = environment.SPARK_LINES
+    assert tuple(lines.PYSPARK) == names
+    assert all(version.startswith(f"{name}.") for name, version in lines.PYSPARK.items())
+    default = re.search(r"^pyspark==(.*)$", (ROOT / "constraints.txt").read_text(), re.M)
+    assert default and default[1] in lines.PYSPARK.values()
+    others = [name for name in names if lines.PYSPARK[name] != default[1]]
+    assert f",,{' '.join(others)})" in (ROOT / "Makefile").read_text()
+    after = f"{names[-1].split('.')[0]}.{int(names[-1].split('.')[1]) + 1}"
+    assert f"    pyspark>={names[0]},<{after}\n" in (ROOT / "setup.cfg").read_text()
+    assert f"| | {' | '.join(names)} |" in (ROOT / "docs" / "versions.md").read_text()
+    assert {name for of in environment.DELTA_RELEASES.values() for name in of} <= {*names}
+
+
+@pytest.fixture
+def jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder of an installed package's jars."""
+    package = tmp_path / "pyspark_offsetlog"
+    (package / "jars").mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('it is only looked for')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "pyspark_offsetlog", raising=False)
+    return package / "jars"
+
+
+def put_jar(path: Path, version: str, spark: str) -> str:
+    manifest = f"Implementation-Version: {version}\r\nOffsetlog-Spark-Lines: {spark}\r\n\r\n"
+    with zipfile.ZipFile(path, "w") as jar:
+        jar.writestr("META-INF/MANIFEST.MF", manifest)
+    return str(path)
+
+
+def test_the_jar_for_this_spark(jars: Path) -> None:
+    assert environment.spark_jar("4.2.0") == (
+        None, "this offsetlog has no jar for Spark 4.2", False,
+    )  # fmt: skip
+    old = put_jar(jars / "old.jar", "0.0.9", "4.2")
+    found = environment.spark_jar("4.2.1-amzn-0")
+    assert found.path is None and found.is_of_another_version
+    assert found.reason == f"{old} is of offsetlog 0.0.9, and this is {offsetlog.__version__}"
+    (jars / "broken.jar").write_bytes(b"PK")
+    new = put_jar(jars / "new.jar", offsetlog.__version__, "4.2 4.3")
+    assert environment.spark_jar("4.2.0") == (new, "", False)
+    assert environment.spark_jar("4.3.0").path == new
+    assert environment.spark_jar("4.1.4").path is None
+
+
+def test_a_jar_of_another_version_is_wrong_and_none_is_not(jars: Path) -> None:
+    def check() -> environment.SparkCheck:
+        [found] = [c for c in spark_checks("17.0.15") if c.name == "jar for the JVM"]
+        return found
+
+    assert check() == ("jar for the JVM", True,
+                       "Python reads: this offsetlog has no jar for Spark 4.2")  # fmt: skip
+    put_jar(jars / "old.jar", "0.0.9", "4.2")
+    assert not check().passed and "is of offsetlog 0.0.9" in check().detail
+    assert check().detail.startswith("Python reads: ")
+    assert put_jar(jars / "new.jar", offsetlog.__version__, "4.2") == check().detail

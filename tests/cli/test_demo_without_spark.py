@@ -6,9 +6,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
+import sys
 import time
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -53,9 +57,45 @@ def test_the_whole_story(place, monkeypatch):
         "groups reset",
     ):
         assert words in result.err
+    asked = result.err.partition("group by partition")[2].split("\n\n")[0].splitlines()[2:]
+    counts = [int(line.split()[1]) for line in asked if line.split()[:1] != ["partition"]]
+    assert len(counts) == PARTITIONS and sum(counts) == sent
     lines = result.err.replace(str(place), "/tmp").splitlines()
     assert max(map(len, lines)) <= 110
     assert list(place.glob("offsetlog-demo-*")) == [] and processes_of(place) == []
+
+
+def test_at_a_terminal_it_ends_with_the_page_of_its_log(place, monkeypatch):
+    """It answers until Enter, also where another page has the usual port."""
+    asked = []
+
+    def play(folder, **_):
+        with library.open(str(folder / "log")) as log:
+            log.create_topic(TOPIC)
+        return [Finding("all is kept", True, "")]
+
+    def enter(text):
+        assert "Enter" in text
+        [url] = re.findall(r"http://127\.0\.0\.1:\d+/", printed[-1])
+        with urlopen(f"{url}api/topics", timeout=10) as answer:
+            asked.append([topic["name"] for topic in json.load(answer)])
+
+    printed = []
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setattr("offsetlog.demo.story.play", play)
+    monkeypatch.setattr("offsetlog.cli.demo.at_a_terminal", lambda: True)
+    monkeypatch.setattr("offsetlog.cli.demo.wait_for_enter", enter)
+    monkeypatch.setattr("offsetlog.cli.demo.print_line", lambda text="", **_: printed.append(text))
+    with socket.socket() as taken, suppress(OSError):
+        taken.bind(("127.0.0.1", 8900))
+        taken.listen()
+        assert offsetlog("demo", "--no-spark").status == 0
+    assert asked == [[TOPIC]] and list(place.glob("offsetlog-demo-*")) == []
+    asked.clear()
+    assert offsetlog("demo", "--no-spark", "--json").status == 0 and asked == []
+    monkeypatch.setitem(sys.modules, "offsetlog.page.server", None)  # Without the extra.
+    assert offsetlog("demo", "--no-spark").status == 0 and asked == []
 
 
 def test_ctrl_c_ends_it_quietly_and_leaves_nothing(place):

@@ -35,6 +35,7 @@ def prepared(orders):
     sh("seq 300 | offsetlog produce orders --partition 1")
     sh("offsetlog consume orders --group billing")
     (orders / "access.log").write_text("GET /\nGET /favicon.ico\n")
+    (orders / "keys.txt").write_text("ann\nbob\n")
     return orders
 
 
@@ -52,7 +53,11 @@ def test_help_has_examples_and_names_the_global_options(path):
 
 @pytest.mark.parametrize(
     ("path", "command"),
-    [(path, command) for path, command in ALL if path not in ((), ("doctor",), ("demo",))],
+    [
+        (path, command)
+        for path, command in ALL
+        if path not in ((), ("doctor",), ("demo",), ("page",))
+    ],
     ids=lambda value: _id(value) if isinstance(value, tuple) else "",
 )
 def test_examples_run(path, command, prepared):

@@ -51,8 +51,8 @@ def test_tables_say_the_same_as_json(orders):
         for p in told["partitions"]
     ]
     assert [row[3] for row in shown] == ["2", "2", "2"]
-    [told] = json.loads(offsetlog("verify", "--json").out)
-    row = _rows(offsetlog("verify").text)[1]
+    [told] = json.loads(offsetlog("verify", "orders", "--json").out)
+    row = _rows(offsetlog("verify", "orders").text)[1]
     assert row[:5] == [str(told[k]) for k in ("topic", "entries", "records", "files", "bytes")]
     told = json.loads(offsetlog("offsets", "orders", "--json").out)
     assert offsetlog("offsets", "orders").lines == [
@@ -99,7 +99,7 @@ def test_verify_says_its_faults_in_json_too(orders):
     data = bytearray(entry.read_bytes())
     data[len(data) // 2] ^= 1
     entry.write_bytes(data)
-    result = offsetlog("verify", "--json")
+    result = offsetlog("verify", "orders", "--json")
     [told] = json.loads(result.out)
     assert result.status == 1 and not told["sound"]
     assert entry.name in told["faults"][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import offsetlog as library
 from offsetlog.cli import output
 from tests.cli.shell import PROGRAM, environment, offsetlog
 
@@ -84,3 +86,106 @@ def test_only_one_module_writes():
     modules = [path for path in Path(output.__file__).parent.glob("*.py") if path.stem != "output"]
     assert len(modules) > 10
     assert [path.name for path in modules if writes.search(path.read_text())] == []
+
+
+EVIL = "x\x1b[2J\x07\rbilling  Stable\n1\u202e\x85\ud800"
+
+
+def hostile_group(name="billing", who=EVIL):
+    """A worker whose name, client and host hold what moves a terminal, in a group of that."""
+    from offsetlog.core.group.facts import Subscription
+    from offsetlog.core.group.requests import JoinRequest
+
+    subscription = Subscription(("orders",), "sticky", 45_000, who, who)
+    with library.open(os.environ["OFFSETLOG_ROOT"]) as log:
+        log.offsets_table.accept(JoinRequest(name, f"m{who}".replace("\ud800", ""), subscription))
+
+
+@pytest.mark.parametrize("at_a_terminal", [True, False])
+@pytest.mark.parametrize("words", [
+    ["groups", "list"], ["groups", "describe", "billing", "--members"],
+    ["groups", "describe", "billing"], ["groups", "delete", "billing", "--yes"],
+    ["groups", "describe", "billing", "--members", "--json"],
+])  # fmt: skip
+def test_names_of_others_move_no_cursor(words, at_a_terminal, orders):
+    hostile_group()
+    if at_a_terminal:
+        _, shown = at_terminal(*words, NO_COLOR="1")
+        shown = re.sub(r"\x1b\[[0-9;]*m|\r\n", "", shown)
+    else:
+        result = offsetlog(*words)
+        shown = (result.text + result.err).replace("\n", "")
+    assert shown.isprintable(), shown
+    assert "Traceback" not in shown and "unexpected" not in shown
+
+
+def test_json_of_what_others_wrote_says_it_exactly(orders):
+    hostile_group()
+    out = offsetlog("groups", "describe", "billing", "--members", "--json").text
+    assert json.loads(out)["members"][0]["client"] == EVIL
+    assert out.replace("\n", "").isprintable()
+
+
+def test_a_file_name_makes_no_line_of_its_own(orders):
+    entry = next((orders / "log" / "orders" / "_log").rglob("*1.parquet"))
+    entry.with_name("x\norders: nothing is wrong with it\x1b[31m.parquet").write_bytes(b"")
+    result = offsetlog("verify")
+    assert "\norders: nothing" not in result.text and "\x1b" not in result.text + result.err
+
+
+def test_records_reach_a_terminal_as_text_and_a_pipe_as_they_are(orders):
+    value = b"clear\x1b[2J \xff \xc2\x9b31m tab\t."
+    offsetlog("produce", "orders", "--partition", "0", stdin=value + b"\n")
+    words = ["consume", "orders", "--partition", "0", "--from", "2"]
+    assert offsetlog(*words).out == value + b"\n"
+    _, shown = at_terminal(*words, "--max", "1")
+    assert "clear\\x1b[2J \\udcff \\x9b31m tab" in shown and "\x1b" not in shown
+    shown = offsetlog(*words, "--json").text
+    assert shown.rstrip("\n").isprintable()
+
+
+def test_a_message_has_a_bounded_length(orders):
+    for words in (
+        ["topics", "describe", "x" * 100_000], ["consume", "orders", "--from", "y" * 100_000],
+        ["topics", "create", "t", "--config", "z" * 100_000], ["w" * 100_000],
+        ["topics", "list", "--" + "v" * 100_000],
+        ["groups", "reset", "g", "--topic", "u" * 100_000],
+    ):  # fmt: skip
+        result = offsetlog(*words)
+        assert result.status == 2 and len(result.err) < 5000, words[0]
+
+
+def test_a_traceback_shows_no_secret(place):
+    """Of what a library's exception says, with those that it came from."""
+    script = """
+import os, sys
+from offsetlog.cli import main, session
+from offsetlog.storage.open import open_store
+class Login(Exception): pass
+def broken(self):
+    try:
+        open_store("http://me:p4ss%2Fword-1@127.0.0.1:1/x", client_kwargs={"auth": "tok+en/42xyz"})
+        raise Login("with p4ss/word-1 and b'tok+en/42xyz' and tok%2Ben%2F42xyz")
+    except Login as error:
+        raise RuntimeError("again with p4ss%2Fword-1\\x1b") from error
+session.CliSession.open = broken
+sys.exit(main.main(["topics", "list", "--debug"]))
+"""
+    done = subprocess.run(
+        [PROGRAM[0], "-c", script], capture_output=True, text=True, env=environment(), check=False
+    )
+    assert "Login: with *** and b'***' and ***" in done.stderr
+    assert "RuntimeError: again with ***\\x1b" in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("offsetlog: An unexpected error: RuntimeError")
+    shown = "\n".join(line for line in done.stderr.splitlines() if "open_store(" not in line
+                      and "raise " not in line)  # fmt: skip
+    assert "p4ss" not in shown and "42xyz" not in shown
+
+
+def test_a_terminal_without_the_characters_gets_their_escapes(orders):
+    hostile_group(who="Jürgen漢")
+    done = subprocess.run(
+        [*PROGRAM, "groups", "describe", "billing", "--members"], capture_output=True,
+        env=environment(PYTHONIOENCODING="latin-1"), check=True,
+    )  # fmt: skip
+    assert "Jürgen\\u6f22" in done.stdout.decode("latin-1")

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from offsetlog.cli import consume
 from tests.cli.shell import PROGRAM, environment, offsetlog
 
 LIGHT = """
@@ -186,3 +187,62 @@ def test_a_kill_in_the_middle_loses_nothing_that_was_acknowledged(after, orders)
     values = [value for value in stored.values() if value.startswith("line ")]
     assert sorted(values, key=lambda v: int(v[5:])) == [f"line {n}" for n in range(len(values))]
     assert offsetlog("verify").status == 0
+
+
+def test_sigterm_ends_a_group_member_as_ctrl_c_does(orders):
+    with start("consume", "orders", "--group", "billing", "--follow") as member:
+        assert member.stdout.readline()
+        member.send_signal(signal.SIGTERM)
+        _, error = member.communicate(timeout=20)
+    assert (member.returncode, error) == (143, b"")
+    described = offsetlog("--json", "groups", "describe", "billing", "--state")
+    assert b'"Empty"' in described.out, described.out
+
+
+def test_a_group_is_read_again_after_its_only_member_was_killed(orders, monkeypatch):
+    """It read nothing, run after run: each gave up before the dead member could be expelled."""
+    monkeypatch.setattr(consume, "ASSIGNMENT_SECONDS", 2.0)
+    monkeypatch.setattr(consume, "WAIT_NOTICE_SECONDS", 0.5)
+    words = ("consume", "orders", "--group", "billing", "--session-timeout", "3s")
+    with start(*words, "--follow") as member:
+        assert member.stdout.readline()
+        member.kill()
+        member.communicate(timeout=20)
+    again = offsetlog("consume", "orders", "--group", "billing")
+    assert again.status == 0 and again.out.splitlines(), again
+
+
+INTERRUPTED_IMPORT = """
+import sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == {!r}:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+from offsetlog.__main__ import main
+sys.argv = ["offsetlog", "consume", "orders"]
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "module", ["offsetlog.cli", "click", "offsetlog.arguments", "offsetlog.client.log", "pyarrow"]
+)
+def test_ctrl_c_while_it_is_importing_is_silent(orders, module):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_IMPORT.format(module)],
+        capture_output=True, text=True, env=environment(), check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_nothing_is_imported_before_ctrl_c_is_looked_for():
+    program = (
+        "import sys, typing, __future__; before = set(sys.modules); import offsetlog.__main__;"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment(),
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == "['offsetlog', 'offsetlog.__main__']"

@@ -62,9 +62,9 @@ BAD = [
     ({("orders", 9): 1}, UnknownTopicError, "9"),
     ({("nothing", 0): 1}, UnknownTopicError, "nothing"),
     ({("orders", 0): (3, "x" * 5000)}, InvalidRequestError, "4096 bytes"),
-    ({("orders", 0): (3, 4)}, InvalidRequestError, "metadata"),
+    ({("orders", 0): (3, 4)}, InvalidRequestError, "an offset, or"),
     ({"orders": 3}, InvalidRequestError, "not a partition"),
-    ([("orders", 0)], InvalidRequestError, "not what a commit takes"),
+    ([("orders", 0)], InvalidRequestError, "a mapping from"),
     ({("orders", 1): 3, ("orders", 0): 11}, OffsetOutOfRangeError, "11"),
 ]
 
@@ -97,7 +97,7 @@ def test_policies(log):
 def test_settings_that_cannot_be(log):
     fill(log, records=0)
     for settings, said in [
-        ({"session_timeout_ms": 10}, "at least 300"),
+        ({"session_timeout_ms": 10}, "from 300"),
         ({"session_timeout_ms": 3000, "heartbeat_interval_ms": 2000}, "a third"),
         ({"auto_commit_interval_ms": -1}, "auto_commit_interval_ms"),
         ({"enable_auto_commit": "yes"}, "enable_auto_commit"),
@@ -231,15 +231,21 @@ CONSUMER = {
 }
 
 
+GIVES_BACK = consumer.Consumer._poll.__code__
+"""What goes around each method of a consumer."""
+
+
 def interrupted_at(line, work):
     """What ``work`` gives if Ctrl-C comes at so many lines into it, or None: then it was
     interrupted. Only lines of the consumer itself count: a trace, unlike a signal, would also
-    raise between the end of a ``with`` block and the release of its lock."""
+    raise between the end of a ``with`` block and the release of its lock, and in the lines without
+    a call by which the thread gives the consumer back."""
     met = 0
 
     def step(frame, event, arg):
         nonlocal met
-        if event == "line" and frame.f_globals["__name__"] in CONSUMER:
+        ours = frame.f_globals["__name__"] in CONSUMER and frame.f_code != GIVES_BACK
+        if event == "line" and ours:
             met += 1
             if met == line:
                 raise KeyboardInterrupt
@@ -271,7 +277,7 @@ def test_ctrl_c_anywhere_inside_a_poll_commits_nothing_that_was_not_given(log, a
     read = (lambda c, n: c.poll_arrow(0.0, n)) if arrow else (lambda c, n: c.poll(0.0, n))
     places_ = [("orders", 0), ("orders", 1)]
     local = log.store.is_local  # There a look takes longer, and the code is the same.
-    line, uninterrupted, stride = 1, False, 17 if local else 1
+    line, uninterrupted, stride = 1, False, 5 if local else 1
     while not uninterrupted:
         for goes_on in (False, True):
             consumer = log.consumer(f"g{line}{goes_on}", auto_offset_reset="earliest")

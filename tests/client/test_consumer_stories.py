@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 import offsetlog
-from offsetlog import OffsetOutOfRangeError
+from offsetlog import InvalidRequestError, OffsetOutOfRangeError
 from tests.client.consumers import drain, fill, places, quiet, settle
 
 
@@ -115,3 +118,21 @@ def test_the_lag_table(log):
     assert 0 <= told.total.seconds < 60
     for shown in (lag, told, log.group("billing"), log.groups()):
         assert "<table>" in shown._repr_html_() and "billing" in told._repr_html_()
+
+
+@pytest.mark.parametrize("call", ["poll", "commit", "seek", "close"])
+def test_a_second_thread_is_refused_while_one_uses_the_consumer(log, call):
+    """They would share its positions, and records would be given twice."""
+    log.create_topic("t")
+    with log.consumer("g", auto_offset_reset="earliest") as consumer:
+        consumer.assign([("t", 0)])
+        polling = threading.Thread(target=consumer.poll, args=(1.0,))
+        polling.start()
+        time.sleep(0.2)
+        calls = {"seek": lambda: consumer.seek(("t", 0), 0)}
+        with pytest.raises(InvalidRequestError, match="Another thread is using this consumer"):
+            calls.get(call, getattr(consumer, call))()
+        polling.join()
+        with log.producer() as producer:
+            producer.send("t", b"x").result()
+        assert [record.offset for record in consumer.poll(1.0)] == [0], "afterwards it may"

@@ -312,3 +312,19 @@ def test_a_watcher_that_slept_puts_nobody_out(log, monkeypatch):
         crowd.logs[0].heartbeats.watch_due()
         crowd.passes(1, range(12))
     assert crowd.there(log) == list(range(12))
+
+
+def test_the_heartbeat_of_a_worker_that_died_goes_with_it(tmp_path):
+    """The files of killed workers used to stay for ever."""
+    timing = {"session_timeout_ms": 1000, "heartbeat_interval_ms": 300}
+    with offsetlog.open(str(tmp_path)) as log, offsetlog.open(str(tmp_path)) as other:
+        fill(log, partitions=1, records=1)
+        dead = quiet(other, **timing)
+        assert len(drain(dead)) == 1
+        other.heartbeats.close()  # From here on nobody hears of it.
+        beats = set((tmp_path / "__consumer_offsets" / "_heartbeats").iterdir())
+        assert [beat.name for beat in beats] == [dead.member]
+        place = tmp_path / "__consumer_offsets" / "_heartbeats"
+        with quiet(log, **timing) as new:
+            settle(new, until=lambda: len(places(new)) == 1)
+            settle(new, until=lambda: {beat.name for beat in place.iterdir()} == {new.member})

@@ -71,10 +71,10 @@ class OneTopicHost:
         self.handle = handle
         self.env = handle.chain.env
 
-    def topic_handle(self, name: str) -> OpenTopic:
+    def open_topic(self, name: str) -> OpenTopic:
         return self.handle
 
-    def appender(self, name: str) -> Any:
+    def group_commit(self, name: str) -> Any:
         raise AssertionError("a keyed producer needs no appender")
 
 

@@ -98,9 +98,9 @@ def test_a_fork_while_a_lock_is_held_hangs_nobody(log):
     fill(log)
     producer = log.producer()
     producer.send("t", b"x").result()
-    handle = log.topic_handle("t")
+    handle = log.open_topic("t")
     consumer = log.consumer(topics=["t"])
-    with log.appender("t").lock, handle.stored._opening, handle.chain._lock, log._topics.lock:
+    with log.group_commit("t").lock, handle.stored._opening, handle.chain._lock, log._topics.lock:
         for call in (
             lambda: producer.send("t", b"x"),
             lambda: producer.flush(),
@@ -118,7 +118,7 @@ def test_readers_of_the_parent_refuse_in_a_child(log):
     view = log.topic("t")
     consumer = log.consumer(topics=["t"], auto_offset_reset="earliest")
     assert consumer.poll(max_records=1)
-    handle = log.topic_handle("t")
+    handle = log.open_topic("t")
     for call in (
         lambda: consumer.poll(max_records=100),
         lambda: consumer.poll_arrow(),

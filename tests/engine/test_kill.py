@@ -30,7 +30,7 @@ class Worker:
         self.name = name
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, str(WORKER), role, str(root), name],
+            [sys.executable, "-P", str(WORKER), role, str(root), name],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=env,

@@ -16,10 +16,13 @@ from offsetlog.core.topic import publish as publishing
 from offsetlog.core.topic.entry import (
     Append,
     Collect,
+    Compact,
+    CompactedTo,
     Configure,
     Create,
     Delete,
     Entry,
+    Erase,
     Expire,
     Part,
     Replace,
@@ -35,6 +38,7 @@ from offsetlog.format import entries, segments, snapshots
 from offsetlog.format import record_schema as rows
 
 GOLDEN = Path(__file__).parent / "golden" / "v1"
+RULES_2 = Path(__file__).parent / "golden" / "rules2"
 ROWS = [
     # partition, key, value, headers, timestamp
     (0, b"k", b"v", [("h", b"1"), ("empty", None), ("h", b"")], 1_700_000_000_000),
@@ -167,6 +171,54 @@ def files() -> dict[str, bytes]:
     return out
 
 
+def chain_of_rules_2() -> list[tuple[str, Entry, pa.Table | None]]:
+    """One entry of each kind that only rules 2 know, which all count."""
+    rewritten = SegmentRef(4, write_id(1002), 1163, 758, "b485211aad4dc7ad")
+    one = Part(1, 7, 49, 1000, 1006, SegmentRef(2, write_id(1001), 1453, 886, "1c066b83d167592c"))
+    gone = ReplacementPiece(2, 7, 0, 0, 0, 0, 0)
+    some = ReplacementPiece(0, 7, 4, 30, 1000, 1006, 1, rewritten)
+    first = some._replace(end=2, records=1, segment=rewritten)
+    policy = (("cleanup.policy", "compact"), ("min.cleanable.dirty.ratio", "0.25"))
+    bodies: list[tuple[str, object]] = [
+        ("create-compact", Create("Orders.v1", 3, policy, -1)),
+        ("append", Append("query", 7, False, 1, 0, 3, "e" * 16, 1, (one,))),
+        ("compact", Compact(2, (ReplacedRun(1, 0, 7, (some,)),), (CompactedTo(1, 7, 99, 3),))),
+        (
+            "erase",
+            Erase(
+                3,
+                (ReplacedRun(1, 0, 7, (first, gone)),),
+                ((0, 0), (1, 7)),
+                "5" * 32,
+                ("6" * 64, "7" * 64),
+                3,
+                "ann@host",
+            ),
+        ),
+        ("replace-empty", Replace(4, (ReplacedRun(1, 2, 7, (gone,)),))),
+        ("configure-table", Configure(3, (("table.format", "delta"),), 0)),
+    ]
+    return [
+        (name, Entry(write_id(n), 1_700_000_000_000 + n, body), None)  # type: ignore[arg-type]
+        for n, (name, body) in enumerate(bodies)
+    ]
+
+
+def files_of_rules_2() -> dict[str, bytes]:
+    out = {
+        f"entry-{name}.parquet": entries.encode(entry, table, "zstd").data
+        for name, entry, table in chain_of_rules_2()
+    }
+    state = fold(EMPTY_STATE, [entry for _, entry, _ in chain_of_rules_2()])
+    tails = [(part.start, part.tail) for part in state.parts]
+    uids = (write_id(2000 + n) for n in count())
+    made = publish(state.index, state.tip, tails, {}, uids)
+    for n, (_, leaf) in enumerate(made.leaves):
+        out[f"leaf-{n}.parquet"] = snapshots.encode_leaf(leaf)
+    out["snapshot.parquet"] = snapshots.encode_snapshot(state, made.index, None)
+    return out
+
+
 def meaning() -> dict[str, object]:
     """What a reader of any later version must find in them, as plain JSON."""
     return {
@@ -190,7 +242,10 @@ def described(state: TopicState) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    GOLDEN.mkdir(parents=True, exist_ok=True)
-    for name, data in files().items():
-        (GOLDEN / name).write_bytes(data)
-    (GOLDEN / "meaning.json").write_text(json.dumps(meaning(), indent=1) + "\n")
+    for folder, content in ((GOLDEN, files()), (RULES_2, files_of_rules_2())):
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            for name, data in content.items():
+                (folder / name).write_bytes(data)
+    if not (GOLDEN / "meaning.json").exists():
+        (GOLDEN / "meaning.json").write_text(json.dumps(meaning(), indent=1) + "\n")

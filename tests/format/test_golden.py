@@ -10,9 +10,9 @@ import pytest
 from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.fold import fold
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
-from offsetlog.format import entries, root_file, segments, snapshots
+from offsetlog.format import decisions, entries, root_file, segments, snapshots
 from offsetlog.format import record_schema as rows
-from tests.format.samples import GOLDEN, described
+from tests.format.samples import GOLDEN, RULES_2, chain_of_rules_2, described, files_of_rules_2
 
 MEANING = json.loads((GOLDEN / "meaning.json").read_text())
 KINDS = list(MEANING["entries"])
@@ -81,6 +81,22 @@ def test_stored_states(name):
     for partition, part in enumerate(folded.parts):
         found = fetch.plan(state, partition, part.start, part.end, leaves)
         assert [piece.extent for piece in found] == [e for e in part.tail if e.end > part.start]
+
+
+def test_what_only_rules_2_know():
+    stored = {path.name: path.read_bytes() for path in RULES_2.iterdir()}
+    assert files_of_rules_2().keys() == stored.keys()
+    for name, entry, _ in chain_of_rules_2():
+        assert decisions.encode(entry).encode() in stored[f"entry-{name}.parquet"]
+        assert entries.decode(stored[f"entry-{name}.parquet"], name).entry == entry
+    state, _ = snapshots.decode_snapshot(stored["snapshot.parquet"], "snapshot")
+    folded = fold(EMPTY_STATE, [entry for _, entry, _ in chain_of_rules_2()])
+    assert described(state) == described(folded)
+    assert [part[3:] for part in state.parts] == [part[3:] for part in folded.parts]
+    assert (state.rules, state.parts[1].compactions) == (2, ((7, 99),))
+    leaf = snapshots.decode_leaf(stored["leaf-0.parquet"], "leaf")
+    assert [leaf.extent(i) for i in range(leaf.extents)] == list(folded.parts[1].tail)
+    assert [extent.is_empty for extent in folded.parts[1].tail] == [False, True]
 
 
 def test_root():

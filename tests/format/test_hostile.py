@@ -11,13 +11,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from offsetlog.core import strict_json
-from offsetlog.core.topic.entry import SegmentRef
+from offsetlog.core.topic.entry import (
+    RULES_VERSION,
+    Compact,
+    CompactedTo,
+    Configure,
+    Create,
+    Entry,
+    Erase,
+    Replace,
+    ReplacedRun,
+    ReplacementPiece,
+    SegmentRef,
+    rules_of,
+)
 from offsetlog.core.topic.state import EMPTY_STATE
 from offsetlog.errors import CorruptLogError
-from offsetlog.format import decisions, entries, names, partitioner, seal, segments, snapshots
-from offsetlog.format import record_schema as rows
+from offsetlog.format import decisions, entries, names, partitioner, segments, snapshots
+from offsetlog.format.parquet import SEAL
 from offsetlog.format.partitioner import murmur2, partitions_of
 from tests.core.topic.strategies import chains
+from tests.format import forge
 from tests.format.samples import chain, files
 
 APPEND = json.loads(decisions.encode(chain()[1][1]))
@@ -112,7 +126,7 @@ def test_parts_that_cannot_be(parts):
 def test_newer_versions_and_unknown_kinds_are_refused_by_name():
     """They stop the fold: passing over them would give one offset to two records."""
     refused({"v": 2}, "format 2.*reads format 1")
-    refused({"rules": 2}, "rules 2")
+    refused({"rules": RULES_VERSION + 1}, f"rules {RULES_VERSION + 1}; this library reads")
     refused({"kind": "transmogrify"}, "unknown kind 'transmogrify'")
     refused({"kind": 3})
     refused({"v": 0})
@@ -127,15 +141,74 @@ def test_a_replace_may_not_leave_a_hole():
             decisions.decode(json.dumps(broken).encode(), "e")
 
 
+EMPTY_RUN = ReplacedRun(0, 3, 9, (ReplacementPiece(3, 9, 0, 0, 0, 0, 0),))
+RULES_2 = {
+    "compacting": Create("t", 1, (("cleanup.policy", "compact"),), -1),
+    "compacting and deleting": Configure(1, (("cleanup.policy", "compact,delete"),), 0),
+    "a table": Create("t", 1, (("table.format", "delta"),), -1),
+    "a file that is not there": Replace(4, (EMPTY_RUN,)),
+    "compact": Compact(4, (EMPTY_RUN,), (CompactedTo(0, 9, 7, 3),)),
+    "erase": Erase(4, (EMPTY_RUN,), ((0, 9),), "5" * 32, ("7" * 64,), 6, "ann@host"),
+}
+
+
+@pytest.mark.parametrize("name", RULES_2)
+def test_what_only_newer_rules_know_is_written_under_them(name):
+    """So an older library stops, and its upkeep takes no file that it knows nothing of."""
+    entry = Entry("a" * 32, 1, RULES_2[name])
+    stored = json.loads(decisions.encode(entry))
+    assert stored["rules"] == rules_of(entry.body) == 2
+    assert decisions.decode(json.dumps(stored), "e") == entry
+    with pytest.raises(CorruptLogError, match="is of rules 1, and says what only rules 2 know"):
+        decisions.decode(json.dumps({**stored, "rules": 1}), "e")
+
+
+def test_whatever_uses_none_of_it_stays_under_the_first_rules():
+    plain = [entry for _, entry, _ in chain()]
+    plain += [
+        Entry("a" * 32, 1, Configure(1, (("cleanup.policy", "delete"),), 0)),
+        Entry("a" * 32, 1, Create("t", 1, (("table.format", "none"),), -1)),
+    ]
+    assert {json.loads(decisions.encode(entry))["rules"] for entry in plain} == {1}
+
+
+EMPTY = [0, 3, 9, [[3, 9, 0, 0, 0, 0, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("compact", {"compacted": [[0, 9, 7, 10]]}),
+        ("compact", {"compacted": [[0, 9, 7]]}),
+        ("compact", {"runs": [[0, 3, 9, [[3, 9, 1, 0, 0, 0, 0]]]]}),
+        ("compact", {"runs": [[0, 3, 9, [[3, 9, 0, 5, 0, 0, 0]]]]}),
+        (
+            "compact",
+            {"runs": [[0, 3, 9, [[3, 9, 0, 0, 0, 0, 0]]], [0, 0, 4, [[0, 4, 0, 0, 0, 0, 0]]]]},
+        ),
+        ("erase", {"salt": "5" * 31}),
+        ("erase", {"keys": ["ann"]}),
+        ("erase", {"keys": ["7" * 64] * (decisions.MAX_ERASED_KEYS + 1)}),
+        ("erase", {"records": -1}),
+        ("erase", {"by": None}),
+        ("erase", {"ends": [[0, -1]]}),
+    ],
+)
+def test_replacements_that_cannot_be(kind, change):
+    stored = json.loads(decisions.encode(Entry("a" * 32, 1, RULES_2[kind])))
+    with pytest.raises(CorruptLogError):
+        decisions.decode(json.dumps({**stored, **change}), "e")
+
+
 def sealed(table: pa.Table, meta: dict[str, str], **settings_) -> bytes:
     """A file with a good checksum and whatever content."""
-    writer = seal.SealedWriter.__new__(seal.SealedWriter)
-    writer._sink = pa.BufferOutputStream()
-    writer.parquet = pq.ParquetWriter(
-        writer._sink, table.schema, compression="zstd", store_schema=False, **settings_
-    )
-    writer.parquet.write_table(table)
-    return writer.finish(meta)
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(
+        sink, table.schema, compression="zstd", store_schema=False, **settings_
+    ) as writer:
+        writer.write_table(table)
+        writer.add_key_value_metadata({**meta, SEAL: "0" * 16})
+    return forge.sealed_again(sink.getvalue().to_pybytes())
 
 
 def bounded(call) -> None:
@@ -181,9 +254,7 @@ def test_small_stored_states_that_would_unfold_to_gigabytes():
     columns = {name: pa.nulls(MANY, kind) for name, kind in (("partition", pa.int32()),)}
     table = pa.table({**columns})
     state = json.loads(
-        snapshots.rows.metadata_of(
-            rows.open_parquet(pa.BufferReader(files()["snapshot.parquet"]), "s")
-        )[b"offsetlog.state"]
+        pq.read_metadata(pa.BufferReader(files()["snapshot.parquet"])).metadata[b"offsetlog.state"]
     )
     data = sealed(table, {"offsetlog.state": json.dumps(state)})
     bounded(lambda: snapshots.decode_snapshot(data, "s"))
@@ -230,8 +301,8 @@ FORGED = [
 @pytest.mark.parametrize("field,value", FORGED)
 def test_forged_snapshots(field, value):
     whole = files()["snapshot.parquet"]
-    file = rows.open_parquet(pa.BufferReader(whole), "s")
-    state = json.loads(rows.metadata_of(file)[b"offsetlog.state"])
+    file = pq.ParquetFile(pa.BufferReader(whole))
+    state = json.loads(file.metadata.metadata[b"offsetlog.state"])
     data = sealed(file.read(), {"offsetlog.state": json.dumps({**state, field: value})})
     with pytest.raises(CorruptLogError):
         snapshots.decode_snapshot(data, "s")
@@ -240,8 +311,8 @@ def test_forged_snapshots(field, value):
 @pytest.mark.parametrize("drop", ["base", "leaf"])
 def test_snapshots_without_a_column_or_of_another_type(drop):
     whole = files()["snapshot.parquet"]
-    file = rows.open_parquet(pa.BufferReader(whole), "s")
-    meta = {"offsetlog.state": rows.metadata_of(file)[b"offsetlog.state"].decode()}
+    file = pq.ParquetFile(pa.BufferReader(whole))
+    meta = {"offsetlog.state": file.metadata.metadata[b"offsetlog.state"].decode()}
     table = file.read()
     with pytest.raises(CorruptLogError):
         snapshots.decode_snapshot(sealed(table.drop_columns([drop]), meta), "s")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from offsetlog.core.topic.entry import Append, Entry, Part, SegmentRef
-from offsetlog.errors import InvalidRequestError
+from offsetlog.errors import CorruptLogError, InvalidRequestError
 from offsetlog.format import decisions, entries
 from offsetlog.values import MAX_PARTITIONS, MIN_TIME
 
@@ -63,8 +64,40 @@ def test_what_is_taken_for_readable_is_read(entry):
         assert decisions.decode(decisions.encode(entry), "e") == entry
 
 
+JUNK = st.sampled_from([*EDGES, *TEXTS[:5], [], {}, [1], [[]], {"a": 1}])
+PARTS = st.sampled_from(
+    [[], {}, "", None, [[0, 1, 5, 7, 7]], [[0, 1, 5, 7, 7, None]], [[0, 1, 5, 7]], [[]], ["01577"],
+     [{"a": 1, "b": 2, "c": 3, "d": 4, "e": 5}], [[0, 1, 5, 7, 7], [0, 1, 5, 7, 7, list(SEGMENT)]],
+     [[0, 1, 5, 8, 7]], [[True, 1, 5, 7, 7]], [[0, 1.0, 5, 7, 7]]]
+)  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data())
+def test_a_plain_append_is_read_as_its_shape_says(data):
+    raw = json.loads(decisions.encode(PLAIN))
+    for name in data.draw(st.lists(st.sampled_from(sorted(raw)), max_size=2)):
+        values = st.one_of(PARTS, JUNK) if name == "parts" else JUNK
+        raw[name] = data.draw(values)
+    for name in data.draw(st.lists(st.sampled_from(sorted(raw)), max_size=1)):
+        del raw[name]
+    text = json.dumps(raw)
+
+    def read():
+        try:
+            return repr(decisions.decode(text, "e"))
+        except CorruptLogError as error:
+            return str(error)
+
+    known = read()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(decisions, "_plain_append", lambda raw: None)
+        assert read() == known
+
+
 def test_an_ordinary_append_is_plain():
     assert decisions.is_plain_append(PLAIN)
+    assert decisions._plain_append(json.loads(decisions.encode(PLAIN))) == PLAIN
 
 
 @pytest.mark.parametrize(

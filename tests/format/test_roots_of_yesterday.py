@@ -38,8 +38,8 @@ def told(root: Path) -> dict[str, Any]:
 
 def sound(root: Path) -> None:
     with offsetlog.open(str(root)) as log:
-        reports = {report.topic: report.faults for report in log.verify()}
-    assert reports == dict.fromkeys([*MEANING["topics"], "gone"], ())
+        reports = {report.topic: report.sound for report in log.verify()}
+    assert reports == dict.fromkeys(["_offsetlog.json", *MEANING["topics"], "gone"], True)
 
 
 def again(log: Any, each: dict[str, Any], **more: Any) -> list[list[int]]:

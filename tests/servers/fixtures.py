@@ -14,6 +14,7 @@ from tests.servers import fake_gcs as fake_gcs_server
 from tests.servers import latency_s3 as latency_s3_server
 from tests.servers import moto as moto_server
 from tests.servers import rclone as rclone_server
+from tests.servers import samba as samba_server
 from tests.servers import seaweedfs as seaweedfs_server
 from tests.servers import sftp_server as asyncssh_server
 from tests.servers import smb_server as impacket_server
@@ -53,6 +54,15 @@ def sftp() -> Iterator[Place]:
 @pytest.fixture(scope="session")
 def smb() -> Iterator[Place]:
     with impacket_server.running() as place:
+        yield place
+
+
+@pytest.fixture(scope="session")
+def samba() -> Iterator[Place]:
+    why = samba_server.missing()
+    if why is not None:
+        pytest.skip(why)
+    with samba_server.running() as (place, _):
         yield place
 
 

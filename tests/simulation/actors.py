@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.simulation.groups import resetter, worker
+from tests.simulation.groups import resetter, tidier, worker
 from tests.simulation.readers import reader
 from tests.simulation.scene import Role
 from tests.simulation.senders import producer, query, stranger
@@ -12,7 +12,9 @@ from tests.simulation.upkeep import (
     administrator,
     collector,
     compactor,
+    eraser,
     forgetter,
+    keycompactor,
     maintainer,
     publisher,
 )
@@ -33,10 +35,13 @@ ACTORS: dict[str, Role] = {
     "worker": worker,
     "stream": stream,
     "resetter": resetter,
+    "tidier": tidier,
     "reader": reader,
     "publisher": publisher,
     "maintainer": maintainer,
     "collector": collector,
     "compactor": compactor,
     "forgetter": forgetter,
+    "keycompactor": keycompactor,
+    "eraser": eraser,
 }

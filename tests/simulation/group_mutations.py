@@ -8,9 +8,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from offsetlog.core.group import decide, membership, refusal
-from offsetlog.core.group.facts import FactKind
-from offsetlog.core.group.refusal import IgnoredReason
+from offsetlog.core.group import decide, fold, membership
+from offsetlog.core.group.facts import FactKind, OffsetAndMetadata
+from offsetlog.core.group.fold import IgnoredReason
 from offsetlog.core.group.starting_offset import StartingOffset
 from offsetlog.engine.group.group_member import GroupMember
 from offsetlog.engine.group.offsets_table import OffsetsTable
@@ -31,7 +31,7 @@ def _proposals_without(reason: str) -> Callable[[], list[Patch]]:
     """Whoever writes does not ask for this; the fold of the facts does."""
 
     def lenient(draft: Any, fact: Any) -> str | None:
-        found = refusal.why_ignored(draft, fact)
+        found = fold.why_ignored(draft, fact)
         return None if found == reason else found
 
     return lambda: [(decide, "why_ignored", lenient)]
@@ -49,7 +49,7 @@ def _a_fence_by_generation_alone() -> list[Patch]:
 
     def by_generation(draft: Any, fact: Any) -> str | None:
         if fact.kind != FactKind.COMMIT or fact.member is None:
-            return refusal.why_ignored(draft, fact)
+            return fold.why_ignored(draft, fact)
         return None if fact.generation == draft.generation else IgnoredReason.OLD_GENERATION
 
     return [(decide, "why_ignored", by_generation)]
@@ -124,7 +124,7 @@ def _reads_on_after_a_fence() -> list[Patch]:
         except FencedError:
             owner = self._table.look().group(self.group).owner
             if owner is not None:
-                said = {tuple(tp): decide.OffsetAndMetadata(at) for tp, at in positions.items()}
+                said = {tuple(tp): OffsetAndMetadata(at) for tp, at in positions.items()}
                 self._table.ask(CommitRequest(self.group, owner.name, 2**31, followed, said))
 
     return [(GroupOwner, "_request", stubborn)]

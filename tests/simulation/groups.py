@@ -17,13 +17,16 @@ from offsetlog.engine.group.heartbeats import Heartbeat, Heartbeats
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import FencedError, InvalidRequestError
+from offsetlog.storage.delta.log import Surroundings
+from offsetlog.storage.delta.table import DeltaOffsets
 from offsetlog.storage.offsets.chain import ChainOffsets
+from offsetlog.storage.offsets.port import OffsetsPort
 from offsetlog.values import Record
 from tests.simulation.ledger import FOLDER, Ledger
 from tests.simulation.oracle import Row
 from tests.simulation.scene import TOPIC, Actor
-from tests.simulation.store import SimStore
-from tests.simulation.world import Violation
+from tests.simulation.store import SerialPool, SimStore
+from tests.simulation.world import Process, Violation
 
 GROUP = "g"
 SESSION_MS = 3_000
@@ -41,6 +44,20 @@ class RootInSight:
         """The simulated root is always in sight."""
 
 
+def offsets_port(store: SimStore, process: Process, is_delta: bool) -> OffsetsPort:
+    """The table of all groups, as a chain or with Delta's rules."""
+    if not is_delta:
+        return ChainOffsets(store, FOLDER)
+    env = process.env()
+    outside = Surroundings(
+        env.now_ms,
+        env.monotonic,
+        env.new_id,
+        lambda: contextlib.nullcontext(SerialPool(process)),
+    )
+    return DeltaOffsets(store, FOLDER, f"sim://{FOLDER}", surroundings=outside)
+
+
 class HandLog:
     """What a consumer, a group and a query need of a ``Log``, without threads."""
 
@@ -51,10 +68,12 @@ class HandLog:
         self.store = SimStore(actor.world, actor.process, actor.scene.is_local)
         self.root = RootInSight()
         self._handle = actor.handle
-        self.offsets_table = OffsetsTable(ChainOffsets(self.store, FOLDER), self.env, None)
+        is_delta = ledger_of(actor).is_delta
+        port = offsets_port(self.store, actor.process, is_delta)
+        self.offsets_table = OffsetsTable(port, self.env, None)
         self.heartbeats = HandHeartbeats(self.offsets_table)
 
-    def topic_handle(self, name: str) -> OpenTopic:
+    def open_topic(self, name: str) -> OpenTopic:
         return self._handle
 
     def check_open(self) -> None:
@@ -156,4 +175,28 @@ def resetter(actor: Actor) -> None:
 def _reset(log: HandLog, to: Any, partitions: list[int] | None) -> bool:
     with contextlib.suppress(InvalidRequestError):  # there is no such group yet
         Group(log, GROUP).reset(TOPIC, to, partitions=partitions, dry_run=False)
+    return True
+
+
+def tidier(actor: Actor) -> None:
+    """Upkeep of the table: few files of many, checkpoints, and what nobody names goes."""
+    actor.await_topic()
+    log = HandLog(actor)
+    for _ in actor.turns(12):
+        actor.world.sleep(actor.process, actor.rng.uniform(0.1, 2))
+        table = log.offsets_table
+        if actor.rng.random() < 0.7:
+            actor.do("tidies the table", partial(_tidy, table))
+        else:
+            actor.do("maintains the table", partial(_maintain, table))
+
+
+def _tidy(table: OffsetsTable) -> bool:
+    if table.look().version >= 0:
+        table.port.tidy()
+    return True
+
+
+def _maintain(table: OffsetsTable) -> bool:
+    table.port.maintain(table.look(), 0)
     return True

@@ -11,6 +11,8 @@ Invariants that it checks, at once when they could break:
 4. What a member is given begins where the group stood since it took the partition, goes on
    without a gap, and is what was written.
 5. Nobody is fenced who holds what it commits.
+6. As a Delta table: a version names files that are there, of its own facts; a compaction replaces
+   live files by the very same facts.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Iterable
 from offsetlog.core.group.facts import Fact, FactKind
 from offsetlog.core.group.fold import fold
 from offsetlog.core.group.state import EMPTY, GroupsState, GroupState
+from offsetlog.format import delta_log
 from offsetlog.format import facts_arrow as fact_rows
 from tests.simulation.oracle import Oracle, Row
 from tests.simulation.world import Violation, World
@@ -29,8 +32,11 @@ Tp = tuple[str, int]
 
 
 class Ledger:
-    def __init__(self, world: World, oracle: Oracle) -> None:
+    def __init__(self, world: World, oracle: Oracle, is_delta: bool = False) -> None:
         self.world = world
+        self.is_delta = is_delta
+        self._live: dict[str, tuple[Fact, ...]] = {}
+        """The facts of the data files that the newest version names."""
         self.oracle = oracle
         self.tables: list[GroupsState] = [EMPTY]
         """By version + 1."""
@@ -40,7 +46,8 @@ class Ledger:
 
         def watch(what: str, name: str, data: bytes | None) -> None:
             before(what, name, data)
-            if name.startswith(f"{FOLDER}/_log/") and what == "create" and data is not None:
+            log = f"{FOLDER}/{delta_log.LOG}/" if is_delta else f"{FOLDER}/_log/"
+            if name.startswith(log) and what == "create" and data is not None:
                 self._landed(name, data)
 
         world.watch = watch
@@ -56,7 +63,11 @@ class Ledger:
         if version != len(self.tables) - 1:
             raise Violation(f"facts landed at {version}, and the table is at {self.truth.version}")
         before = self.truth
-        facts = fact_rows.decode_facts(data, name) if version else ()
+        facts: tuple[Fact, ...] = ()
+        if self.is_delta:
+            facts = self._of_version(version, name, data)
+        elif version:
+            facts = fact_rows.decode_facts(data, name)
         void: list[str] = []
         after = fold(before, facts, version, lambda fact, why: void.append(f"{fact.kind}: {why}"))
         self.tables.append(after)
@@ -66,6 +77,34 @@ class Ledger:
             self._fact(before.group(fact.group), after.group(fact.group), fact)
         for group in after.groups.values():
             self._moves(before.group(group.name), group, facts)
+
+    def _of_version(self, version: int, name: str, data: bytes) -> tuple[Fact, ...]:
+        """The facts that a version of Delta's log adds."""
+        added: list[Fact] = []
+        moved: list[Fact] = []
+        removed: list[Fact] = []
+        for action in delta_log.actions_of(data, name):
+            if "remove" in action:
+                path = action["remove"]["path"]
+                if path not in self._live:
+                    raise Violation(f"version {version} replaces {path}, which is not live")
+                removed += self._live.pop(path)
+            if "add" in action:
+                path = action["add"]["path"]
+                file = self.world.files.get(f"{FOLDER}/{path}")
+                if file is None:
+                    raise Violation(f"version {version} names {path}, which is not there")
+                facts = fact_rows.facts_of(fact_rows.open_file(file.data, path), -1)
+                self._live[path] = tuple(facts)
+                (added if action["add"]["dataChange"] else moved).extend(facts)
+        if sorted(removed, key=_place) != sorted(moved, key=_place):
+            raise Violation(f"version {version} is a compaction that changes facts")
+        strange = [fact.version for fact in added if fact.version != version]
+        if strange:
+            raise Violation(f"version {version} holds facts that were decided for {strange}")
+        if removed:
+            self.world.count("compaction")
+        return tuple(added)
 
     def _fact(self, before: GroupState, after: GroupState, fact: Fact) -> None:
         tp = (fact.topic or "", -1 if fact.partition is None else fact.partition)
@@ -163,3 +202,7 @@ class Ledger:
         """A query ended a batch."""
         for partition, end in ends.items():
             self._processed[member, partition] = end
+
+
+def _place(fact: Fact) -> tuple[int, int]:
+    return fact.version, fact.place

@@ -16,7 +16,7 @@ from tests.simulation.planting import Patch, patched
 TINY = Limits(
     inline_bytes=90,
     row_group_records=3,
-    recent_bytes=2_500,
+    recent_bytes=20_000,
     window=4,
     leaves_kept=2,
     many_senders=3,

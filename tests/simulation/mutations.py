@@ -10,15 +10,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from offsetlog.core.topic import fold, landing, retention
-from offsetlog.core.topic.entry import Append, Collect, Void, VoidReason
-from offsetlog.core.topic.state import TopicState, rebase
+from offsetlog.core.topic import compaction, fold, landing, retention
+from offsetlog.core.topic.entry import Append, Collect, Erase, Void, VoidReason
+from offsetlog.core.topic.extents import Extent
+from offsetlog.core.topic.state import PartitionState, TopicState, rebase
+from offsetlog.core.topic.table import Changes
 from offsetlog.engine.append.writer import Writer
 from offsetlog.engine.topic.chain import Chain, LandedEntry
+from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.reader import FetchedBatch, Reader
+from offsetlog.engine.upkeep import compaction as key_compaction
+from offsetlog.engine.upkeep import newest_of_keys
 from offsetlog.engine.upkeep.maintenance import Maintenance
+from offsetlog.engine.upkeep.shrink import Shrinker
 from offsetlog.errors import OffsetLogError
-from offsetlog.format import names
+from offsetlog.format import names, topic_table
 from offsetlog.format.record_schema import OFFSET, complete
 from tests.simulation.planting import Patch, patched
 
@@ -236,7 +242,7 @@ def _the_horizon_ignored() -> list[Patch]:
 
 
 def _rows_taken_out_before_they_moved() -> list[Patch]:
-    def stub(self: Maintenance, now_ms: int) -> int:
+    def stub(self: Maintenance, *_: object) -> int:
         return sum(self._stub_one(number) for number in range(self._chain.state.tip))
 
     return [(Maintenance, "_stub", stub)]
@@ -252,7 +258,7 @@ def _a_list_from_a_state_before_its_collect() -> list[Patch]:
         if horizon > state.horizon:
             self._topic.decide(Collect(horizon))
 
-    def early(self: Maintenance) -> tuple[int, int]:
+    def early(self: Maintenance, kept: Any = None) -> tuple[int, int]:
         chain = self._chain
 
         class Old:
@@ -260,7 +266,7 @@ def _a_list_from_a_state_before_its_collect() -> list[Patch]:
 
         self._chain = Old()  # type: ignore[assignment]
         try:
-            return delete(self)
+            return delete(self, kept)
         finally:
             self._chain = chain
 
@@ -270,7 +276,7 @@ def _a_list_from_a_state_before_its_collect() -> list[Patch]:
 def _stubs_by_a_lost_answer() -> list[Patch]:
     """The rows go as soon as the replace was put, whatever the fold said of it."""
 
-    def delete(self: Maintenance) -> tuple[int, int]:
+    def delete(self: Maintenance, kept: Any = None) -> tuple[int, int]:
         return 0, 0
 
     def consolidate(self: Maintenance) -> tuple[int, int]:
@@ -349,6 +355,116 @@ def _entries_deleted() -> list[Patch]:
     return [(Maintenance, "_stub_one", stub_one)]
 
 
+# --- tables --------------------------------------------------------------------------------
+
+
+def _a_table_names_a_collected_file() -> list[Patch]:
+    """The collector asks the chain alone."""
+    return [(Maintenance, "_in_table", lambda self, kept: None)]
+
+
+def _a_rewrite_of_a_table_is_new_to_streams() -> list[Patch]:
+    text = topic_table.version_text
+
+    def all_new(*args: Any, added: Any = (), new: Any = (), **more: Any) -> bytes:
+        return text(*args, new=[*added, *new], **more)
+
+    return [(topic_table, "version_text", all_new)]
+
+
+def _removals_come_with_new_records() -> list[Patch]:
+    return [(Changes, "takes_records", False)]
+
+
+# --- compaction and erasure ----------------------------------------------------------------
+
+
+def _a_tombstone_dropped_too_early() -> list[Patch]:
+    """As soon as a pass met it, and not when its time is over."""
+
+    def at_once(part: PartitionState, delete_retention_ms: int, now_ms: int) -> tuple[int, int]:
+        return max(part.start, part.tombstones_from), part.compacted_to
+
+    return [(compaction, "due_tombstones", at_once)]
+
+
+def _a_tombstone_dropped_in_its_first_pass() -> list[Patch]:
+    """With older records of its key in files whose rewrite may not count."""
+    due = compaction.due_pass
+
+    def first(part: PartitionState, sizes: Any, config: Any, now_ms: int) -> Any:
+        found = due(part, sizes, config, now_ms)
+        return found and found._replace(due_to=found.end)
+
+    return [(key_compaction, "due_pass", first)]
+
+
+def _the_older_of_two_kept() -> list[Patch]:
+    """Rows of a batch are taken in another order than that of their offsets."""
+    newest = newest_of_keys._newest
+
+    def oldest(keys: Any, offsets: Any) -> Any:
+        return newest(keys.take(pa.array(range(len(keys) - 1, -1, -1))), offsets[::-1])
+
+    return [(newest_of_keys, "_newest", oldest)]
+
+
+def _an_erased_key_in_a_late_file() -> list[Patch]:
+    """A rewrite that was planned before an erasure, and lands after it, counts."""
+    judge = fold._judge_replace
+
+    def lenient(state: TopicState, body: Any) -> Void | None:
+        void = judge(state, body)
+        late = void is not None and void.detail.startswith("replaced by entry")
+        return None if late and not isinstance(body, Erase) else void
+
+    return [(fold, "_judge_replace", lenient)]
+
+
+def _an_erasure_that_does_not_look_again() -> list[Patch]:
+    """What others rewrote meanwhile is taken for what it was."""
+
+    def decide(self: OpenTopic, body: Any) -> Any:
+        if isinstance(body, Erase):
+            decide_(self, body)
+            return None
+        return decide_(self, body)
+
+    decide_ = OpenTopic.decide
+    return [(OpenTopic, "decide", decide)]
+
+
+def _an_offset_moved_by_a_rewrite() -> list[Patch]:
+    """What is left is numbered anew from the first offset on."""
+    write = Shrinker._write
+
+    def closed_up(self: Shrinker, partition: int, base: int, end: int, kept: Any, time: int) -> Any:
+        moved = []
+        for batch in kept:
+            count = batch.table.num_rows
+            offsets = pa.array(range(base, base + count), pa.int64())
+            table = batch.table.set_column(batch.table.num_columns - 1, OFFSET, offsets)
+            moved.append(batch._replace(table=table))
+        return write(self, partition, base, end, moved, time)
+
+    return [(Shrinker, "_write", closed_up)]
+
+
+def _compacted_though_it_does_not_count() -> list[Patch]:
+    land = key_compaction.KeyCompaction._land
+
+    def forgetful(self: Any) -> None:
+        land(self)
+        self._void.clear()
+
+    return [(key_compaction.KeyCompaction, "_land", forgetful)]
+
+
+def _gaps_read_by_position() -> list[Patch]:
+    """Offsets of what has gaps are taken for base and position."""
+    return [(Extent, "dense", property(lambda self: not self.is_empty))]
+
+
 MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "duplicates count": _appends_without(VoidReason.DUPLICATE),
     "forgotten senders count": _appends_without(VoidReason.FORGOTTEN),
@@ -373,9 +489,20 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "the horizon ignored": _the_horizon_ignored,
     "rows taken out before they moved": _rows_taken_out_before_they_moved,
     "rows taken out whatever the fold said": _stubs_by_a_lost_answer,
+    "a table names a collected file": _a_table_names_a_collected_file,
+    "a rewrite of a table is new to streams": _a_rewrite_of_a_table_is_new_to_streams,
+    "removals come with new records": _removals_come_with_new_records,
     "a list from a state before its collect": _a_list_from_a_state_before_its_collect,
     "an old plan read without comparing ids": _inline_rows_believed_unseen,
     "a stub taken for an empty result": _a_stub_taken_for_an_empty_result,
+    "a tombstone dropped too early": _a_tombstone_dropped_too_early,
+    "a tombstone dropped in its first pass": _a_tombstone_dropped_in_its_first_pass,
+    "the older of two kept": _the_older_of_two_kept,
+    "an erased key in a late file": _an_erased_key_in_a_late_file,
+    "an erasure that does not look again": _an_erasure_that_does_not_look_again,
+    "an offset moved by a rewrite": _an_offset_moved_by_a_rewrite,
+    "compacted though it does not count": _compacted_though_it_does_not_count,
+    "gaps read by position": _gaps_read_by_position,
     "holes passed over": _a_hole_is_the_end,
     "names of entries freed": _entries_deleted,
 }

@@ -22,21 +22,25 @@ import pyarrow as pa
 from offsetlog.core.topic import fold, invariants
 from offsetlog.core.topic.entry import (
     Append,
+    Compact,
     Configure,
     Counted,
     Create,
     Delete,
     Entry,
+    Erase,
     Replace,
     Verdict,
 )
-from offsetlog.core.topic.extents import Extent
+from offsetlog.core.topic.extents import EMPTY_TAIL, Extent
 from offsetlog.core.topic.index import Leaf
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
 from offsetlog.errors import CorruptLogError
 from offsetlog.format import entries as entry_format
 from offsetlog.format import names, segments, snapshots
 from offsetlog.format.record_schema import ROWS
+from tests.simulation.gone import Gone
+from tests.simulation.tables import TableTruth
 from tests.simulation.world import Violation, World
 
 COLUMNS = tuple(ROWS.names)
@@ -98,7 +102,9 @@ class Oracle:
         self.never: set[Token] = set()
         self.newest_ack = -1
         self._leaves: dict[bytes, Leaf] = {}
+        self.gone = Gone(world, folder)
         self.acks = 0
+        self.table: TableTruth | None = None
         world.watch = self.watch
 
     @property
@@ -108,6 +114,8 @@ class Oracle:
     # --- what happens to files -------------------------------------------------------------
 
     def watch(self, what: str, name: str, data: bytes | None) -> None:
+        if self.table is not None:
+            self.table.watch(what, name, data)
         entry = names.parse_entry(name)
         if entry is not None:
             if what == "delete" or data is None:
@@ -136,8 +144,8 @@ class Oracle:
         if isinstance(verdict, Counted):
             if isinstance(body, Append):
                 self._check_append(body, verdict, stored, number)
-            elif isinstance(body, Replace):
-                self._check_replace(body)
+            elif isinstance(body, Replace | Compact | Erase):
+                self.gone.landed(number, body, before, self.rows, rows_of)
             elif isinstance(body, Create | Configure | Delete) and body.expected_head != self._head(
                 number
             ):
@@ -199,7 +207,8 @@ class Oracle:
         return -1
 
     def _check_batch(self, found: list[tuple[int, Row]], number: int) -> None:
-        token, _ = token_of(found[0][1].value or b"")
+        values = [row.value for _, row in found if row.value is not None]
+        token, _ = token_of(values[0] if values else b"")
         batch = self.batches.get(token)
         if batch is None:
             raise Violation(f"entry {number} holds what nobody sent")
@@ -218,21 +227,6 @@ class Oracle:
             if before >= token[1]:
                 raise Violation(f"{token[0]}: batch {token[1]} lies behind batch {before}")
             self.last[token[0], partition] = token[1]
-
-    def _check_replace(self, body: Replace) -> None:
-        for run in body.runs:
-            for piece in run.pieces:
-                name = names.SegmentName(
-                    self.folder,
-                    run.partition,
-                    piece.segment.born,
-                    piece.segment.uid,
-                    piece.base,
-                    piece.end,
-                )
-                got = self._segment_rows(str(name), piece.segment, piece.records)
-                if got != self.rows[run.partition][piece.base : piece.end]:
-                    raise Violation(f"{name} holds other rows than those that it replaces")
 
     def _segment_rows(self, name: str, ref: Any, records: int) -> list[Row]:
         file = self.world.files.get(name)
@@ -308,8 +302,8 @@ class Oracle:
                 continue
             if getattr(state, field) != getattr(true, field):
                 raise Violation(f"{whose} at {state.tip}: {field} is not that of the fold")
-        mine = [(part.start, part.end) for part in state.parts]
-        if mine != [(part.start, part.end) for part in true.parts]:
+        mine = [part._replace(tail=EMPTY_TAIL) for part in state.parts]
+        if mine != [part._replace(tail=EMPTY_TAIL) for part in true.parts]:
             raise Violation(f"{whose} at {state.tip}: its offsets are not those of the fold")
         for part, folded in zip(state.parts, true.parts, strict=True):
             known = set(folded.tail)
@@ -342,12 +336,20 @@ class Oracle:
             raise Violation(f"{token} was refused as not landed, and counts")
         self.never.add(token)
 
-    def read(self, partition: int, start: int, end: int, got: list[tuple[int, Row]]) -> None:
+    def read(
+        self, partition: int, start: int, end: int, got: list[tuple[int, Row]], tip: int = 0
+    ) -> None:
+        """Rows that were read from a state at ``tip`` or a later one."""
         rows = self.rows[partition] if partition < len(self.rows) else []
-        true = list(enumerate(rows[start:end], start))
-        if len(true) != end - start:
+        if end > len(rows):
             raise Violation(f"{partition}: {start} to {end} was read, and was never written")
-        if got != true:
+        offsets = [offset for offset, _ in got]
+        now, then = (self.gone.left(partition, start, end, at) for at in (None, tip))
+        if (
+            offsets != sorted(set(offsets))
+            or not set(now) <= set(offsets) <= set(then)
+            or any(rows[offset] != row for offset, row in got)
+        ):
             raise Violation(f"{partition}: a read of {start} to {end} differs from what was sent")
 
 
@@ -360,7 +362,7 @@ def _short(entry: Entry) -> str:
             for part in body.parts
         )
         return f"{kind} by {body.app[:8]} number {body.seq} ({where})"
-    if isinstance(body, Replace):
+    if isinstance(body, Replace | Compact | Erase):
         return f"{kind} of " + ", ".join(f"{r.partition}:{r.start}-{r.end}" for r in body.runs)
     told = ", ".join(f"{k}={v}" for k, v in body._asdict().items() if k != "config")
     return f"{kind} ({told})"

@@ -43,10 +43,11 @@ def _read(actor: Actor, partition: int, start: int, end: int) -> bool:
             out += zip(batch.table.column("offset").to_pylist(), rows_of(batch.table), strict=True)
         return out
 
+    tip = actor.handle.chain.state.tip
     got = actor.do(f"reads {partition}: {start} to {end}", read)
     if got is None:
         return False
-    actor.oracle.read(partition, start, end, got)
+    actor.oracle.read(partition, start, end, got, tip)
     return True
 
 
@@ -62,17 +63,25 @@ def _lookup(actor: Actor, partition: int) -> None:
         return
     after = actor.handle.chain.state
 
-    def true(start: int, end: int) -> tuple[int, int] | None:
-        found = enumerate(oracle.rows[partition][start:end], start)
-        return next(((o, row.timestamp) for o, row in found if row.timestamp >= time), None)
+    def true(start: int, end: int, tip: int) -> tuple[int, int] | None:
+        rows = oracle.rows[partition]
+        left = (o for o in range(start, end) if o in at_tip[tip])
+        return next(((o, rows[o].timestamp) for o in left if rows[o].timestamp >= time), None)
+
+    at_tip = {
+        state.tip: set(oracle.gone.left(partition, 0, after.end(partition), state.tip))
+        for state in oracle.states[before.tip : after.tip + 1]
+        if partition < len(after.parts)
+    }
 
     if partition >= len(oracle.rows):
         allowed: list[tuple[int, int] | None] = [None]
     else:
         allowed = [
-            true(low.start(partition), high.end(partition))
+            true(low.start(partition), high.end(partition), tip)
             for low in (before, after)
             for high in (before, after)
+            for tip in at_tip
         ]
     if got[0] not in allowed:
         raise Violation(f"{actor.name}: time {time} in {partition} is {got[0]}, not {allowed}")
@@ -80,12 +89,18 @@ def _lookup(actor: Actor, partition: int) -> None:
 
 def _stale_extents(actor: Actor, state: TopicState, partition: int) -> None:
     """The extents of a state are those of the fold at its tip, whatever happened since."""
-    start, end = state.start(partition), state.end(partition)
+    start = state.start(partition)
     actor.world.sleep(actor.process, actor.rng.choice((0.0, 0.5)))
+    reader = actor.handle.reader
     got = actor.do(
         f"lists the extents of {partition} at {state.tip}",
-        lambda: list(actor.handle.reader.extents(state, partition, start, end)),
+        lambda: (reader.live(state, lambda leaf, span: list(span)), reader.sizes(state)[partition]),
     )
+    if got is None:
+        return
     true = [e for e in actor.oracle.states[state.tip].parts[partition].tail if e.end > start]
-    if got is not None and got != true:
+    live = sorted(e for e in got[0] if e.partition == partition)
+    if live != true or list(zip(*got[1], strict=True)) != [
+        (e.end, e.bytes, e.min_ts, e.max_ts) for e in true
+    ]:
         raise Violation(f"{actor.name}: the extents of {partition} at {state.tip} differ")

@@ -24,17 +24,20 @@ from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr
 from typing import NamedTuple
 
+from offsetlog.core.group.fold import fold
+from offsetlog.core.group.state import EMPTY
 from offsetlog.engine.upkeep.verify import verify_topic
 from tests.simulation.actors import ACTORS, THREADS
+from tests.simulation.groups import offsets_port
 from tests.simulation.ledger import Ledger
 from tests.simulation.limits import tiny_format
 from tests.simulation.oracle import rows_of
-from tests.simulation.scene import TOPIC, Scene
+from tests.simulation.scene import COMPACTION, TOPIC, Scene
 from tests.simulation.store import SimStore
 from tests.simulation.world import Line, Process, Violation, World
 from tests.storage.faults import NO_FAULTS, Faults, drawn, without
 
-TOPIC_KIND, GROUPS_KIND = "topic", "groups"
+TOPIC_KIND, GROUPS_KIND, DELTA_KIND = "topic", "groups", "delta"
 
 
 class Plan(NamedTuple):
@@ -47,7 +50,11 @@ class Plan(NamedTuple):
     is_local: bool
     graces: tuple[int, ...]
     kind: str = TOPIC_KIND
-    """``topic``, or ``groups``: workers, queries and resets upon one topic that only grows."""
+    """``topic``, or ``groups``: workers, queries and resets upon one topic that only grows. In
+    ``delta`` their table has Delta's rules, in ``groups`` it is a chain."""
+    has_table: bool = False
+    compacts: bool = False
+    """The topic keeps the newest of each key, and keys are erased."""
 
 
 class Outcome(NamedTuple):
@@ -66,7 +73,13 @@ class Outcome(NamedTuple):
 
 def plan_of(seed: int, kind: str = TOPIC_KIND) -> Plan:
     """The plan that a seed stands for."""
-    return _groups_plan(seed) if kind == GROUPS_KIND else _topic_plan(seed)
+    if kind == TOPIC_KIND:
+        return _topic_plan(seed)
+    plan = _groups_plan(seed)
+    if kind == DELTA_KIND:
+        tidiers = ("tidier0", "tidier1")[: 1 + seed % 2]
+        plan = plan._replace(kind=kind, roles=(*plan.roles, *tidiers))
+    return plan
 
 
 def _groups_plan(seed: int) -> Plan:
@@ -107,25 +120,37 @@ def _topic_plan(seed: int) -> Plan:
     is_local = rng.random() < 0.4
     roles += [f"sink{i}" for i in range(rng.choice((0, 0, 1, 2)))]
     roles += ["stranger0"] if rng.random() < 0.15 else []
-    return Plan(seed, tuple(roles), faults, steps, is_local, graces)
+    has_table = seed % 4 == 3
+    roles += ["maintainer3", "maintainer4", "maintainer5"] if has_table else []
+    compacts = seed % 8 == 5
+    roles += ["keycompactor0", "keycompactor1", "eraser0"] if compacts else []
+    return Plan(
+        seed, tuple(roles), faults, steps, is_local, graces, has_table=has_table, compacts=compacts
+    )
 
 
 def run(plan: Plan) -> Outcome:
     """One history. What it finds is in the outcome; nothing is raised."""
-    in_groups = plan.kind == GROUPS_KIND
+    in_groups = plan.kind != TOPIC_KIND
     with tiny_format(), redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         world = World(plan.seed, plan.faults, plan.steps)
         scene = Scene(world, plan.is_local, plan.graces, ACTORS, {} if in_groups else THREADS)
+        if plan.has_table:
+            scene.config += (("table.format", "delta"),)
+        if plan.compacts:
+            scene.config = tuple(sorted(scene.config + COMPACTION))
         world.spawn = scene.spawn
         if in_groups:
-            scene.extra["ledger"] = Ledger(world, scene.oracle)
+            scene.extra["ledger"] = Ledger(world, scene.oracle, plan.kind == DELTA_KIND)
         failure = None
         try:
             for role in plan.roles:
                 world.start(role)
             world.run()
             _afterwards(world, scene)
+            if plan.kind == DELTA_KIND:
+                _table_afterwards(world, scene)
         except Violation as found:
             failure = str(found)
         except Exception as error:  # noqa: BLE001 - any error that nobody explained is a finding
@@ -163,14 +188,38 @@ def _afterwards(world: World, scene: Scene) -> None:
             offsets = batch.table.column("offset").to_pylist()
             got += list(zip(offsets, rows_of(batch.table), strict=True))
         if start < end:
-            oracle.read(partition, start, end, got)
+            oracle.read(partition, start, end, got, state.tip)
     if not state.tip:
         return
     store = SimStore(world, process, scene.is_local)
-    for fault in verify_topic(store, TOPIC).faults:
-        cache = "/_snapshot/" in fault or "/_index/" in fault
-        if not (cache and (world.broke_caches or "lost leaf" in " ".join(world.counts))):
-            raise Violation(f"verify: {fault}")
+    report = verify_topic(store, TOPIC)
+    for fault in report.faults:
+        raise Violation(f"verify: {fault}")
+    if report.caches and not world.broke_caches:
+        # Upkeep may delete a leaf of a snapshot that a process which stood still stored late.
+        strange = [cache.text for cache in report.caches if not cache.text.endswith("is missing")]
+        if strange:
+            raise Violation(f"verify: {strange[0]}")
+
+
+def _table_afterwards(world: World, scene: Scene) -> None:
+    """A new process reads the Delta table from its files: it adds up to the truth, and verify
+    finds nothing."""
+    ledger: Ledger = scene.extra["ledger"]
+    process = Process(world, "table afterwards", 0)
+    port = offsets_port(SimStore(world, process, scene.is_local), process, True)
+    news = port.read(-1)
+    if news.version != ledger.truth.version:
+        raise Violation(
+            f"a fresh look at the table ends at {news.version}, and it is at {ledger.truth.version}"
+        )
+    if news.version < 0:
+        return
+    if fold(EMPTY, news.facts, news.version).groups != ledger.truth.groups:
+        raise Violation("the files of the table do not add up to what was committed")
+    check = port.verify(lambda what, done, of: None)
+    for fault in check.faults if check is not None else ():
+        raise Violation(f"verify of the table: {fault}")
 
 
 # --- many histories ------------------------------------------------------------------------
@@ -244,16 +293,16 @@ def again(outcome: Outcome) -> str:
     return f"again: python -m tests.simulation.run --kind {kind} --seed {seed} --story"
 
 
-def _seeds(text: str) -> range:
+def seed_range(text: str) -> range:
     low, _, high = text.partition(":")
     return range(int(low), int(high) + 1) if high else range(int(low), int(low) + 1)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run")
-    parser.add_argument("--seeds", type=_seeds, default=range(1, 101), metavar="FIRST:LAST")
+    parser.add_argument("--seeds", type=seed_range, default=range(1, 101), metavar="FIRST:LAST")
     parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--kind", choices=(TOPIC_KIND, GROUPS_KIND), default=TOPIC_KIND)
+    parser.add_argument("--kind", choices=(TOPIC_KIND, GROUPS_KIND, DELTA_KIND), default=TOPIC_KIND)
     parser.add_argument("--story", action="store_true", help="tell the history of --seed")
     parser.add_argument("--calls", action="store_true", help="with every storage call")
     parser.add_argument("--no-faults", action="store_true")

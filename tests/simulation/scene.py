@@ -19,11 +19,16 @@ from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import OffsetLogError, OffsetOutOfRangeError, StorageError, UnknownTopicError
 from tests.simulation.oracle import Oracle
 from tests.simulation.store import SerialPool, SimStore
+from tests.simulation.tables import TableTruth
 from tests.simulation.world import Process, Violation, World
 
 TOPIC = "t"
 CONFIG = (("producer.id.expiration.ms", "3000"), ("segment.bytes", "260"))
-
+COMPACTION = (
+    ("cleanup.policy", "compact,delete"),
+    ("delete.retention.ms", "2000"),
+    ("min.cleanable.dirty.ratio", "0.0"),
+)
 
 Role = Callable[["Actor"], None]
 
@@ -44,9 +49,21 @@ class Scene:
         self._threads = threads
         self.is_local = is_local
         self.graces = graces
+        self.config = CONFIG
+        """Of the topic when it is created."""
         self.oracle = Oracle(world, TOPIC)
+        self.oracle.table = TableTruth(world, self.oracle, TOPIC, min(graces))
         self.extra: dict[Any, Any] = {}
         """What the roles of some histories share besides."""
+
+    @property
+    def compacts(self) -> bool:
+        return COMPACTION[0] in self.config
+
+    @property
+    def hurried_grace(self) -> int:
+        """Of a collector in a hurry: readers of a table need the one that they were promised."""
+        return min(self.graces) if dict(self.config).get("table.format") else 0
 
     def handle(self, process: Process) -> OpenTopic:
         store = SimStore(self.world, process, self.is_local)

@@ -12,9 +12,9 @@ import pyarrow as pa
 from offsetlog.client.producer import Producer
 from offsetlog.core.topic.entry import Append, Entry
 from offsetlog.core.topic.state import TopicState
-from offsetlog.engine.append.futures import ArrowFuture, SendFuture
 from offsetlog.engine.append.group_commit import GroupCommit
 from offsetlog.engine.append.record_batch import part_of, prepare
+from offsetlog.engine.append.send_buffer import ArrowFuture, SendFuture
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import InvalidRequestError
 from offsetlog.format import entries as entry_format
@@ -33,9 +33,13 @@ def _batch(actor: Actor, sender: str, number: int, attempt: int, partitions: int
     token = (sender, number, attempt)
     made = []
     for i in range(count):
-        value = value_of(token, i, size)
+        value: bytes | None = value_of(token, i, size)
         headers = (("h", None), ("g", b"v")) if rng.random() < 0.1 else ()
         key = rng.choice((None, b"", b"k%d" % rng.randrange(5)))
+        if actor.scene.compacts:
+            key = key or b""
+            # The last one tells whose they are.
+            value = None if i < count - 1 and rng.random() < 0.4 else value
         time = actor.world.now_ms + rng.randrange(-2000, 2000)
         made.append((rng.randrange(partitions), Row(key, value, headers, time)))
     batch = Batch(sender, number, attempt, tuple(made))
@@ -51,10 +55,10 @@ class Host:
         self._handle = handle
         self._appender: GroupCommit | None = None
 
-    def topic_handle(self, name: str) -> OpenTopic:
+    def open_topic(self, name: str) -> OpenTopic:
         return self._handle
 
-    def appender(self, name: str) -> GroupCommit:
+    def group_commit(self, name: str) -> GroupCommit:
         if self._appender is None:
             self._appender = GroupCommit(self._handle)
             # Whoever waits for a result writes the batch: no thread is started.

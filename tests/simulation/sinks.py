@@ -72,7 +72,8 @@ def _run_tasks(actor: Actor, query: str, number: int) -> tuple[Batch, list[TaskS
                 for _ in range(rng.choice((1, 2, 4))):
                     value = value_of(token, index, rng.choice((0, 5, 40)))
                     time = actor.world.now_ms + rng.randrange(-1000, 1000)
-                    some.append((rng.randrange(facts.partitions), Row(None, value, (), time)))
+                    key = b"k%d" % (index % 5) if actor.scene.compacts else None
+                    some.append((rng.randrange(facts.partitions), Row(key, value, (), time)))
                     index += 1
                 stage.add(*_batch(some))
                 mine += some
@@ -93,7 +94,7 @@ def _batch(found: list[tuple[int, Row]]) -> tuple[pa.RecordBatch, np.ndarray]:
     partitions, given = zip(*found, strict=True)
     table = pa.RecordBatch.from_arrays(
         [
-            pa.nulls(len(given), pa.binary()),
+            pa.array([row.key for row in given], pa.binary()),
             pa.array([row.value for row in given], pa.binary()),
             pa.nulls(len(given), rows.HEADERS),
             pa.array([row.timestamp for row in given], pa.int64()).cast(rows.TIMESTAMP),

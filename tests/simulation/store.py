@@ -116,6 +116,9 @@ class SimStore(Store):
             world.fault(process, "lost", f"the answer to {doing} {name}")
             raise StorageError(f"Could not {doing} {name}: no answer.", may_have_landed=True)
 
+    def delta_address(self, folder: str) -> str:
+        return f"{self.url}{folder}"
+
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         self._call("get", name)
         self._may_fail("read", name)
@@ -198,6 +201,9 @@ class SerialPool:
 class _Done:
     def __init__(self, value: Any, error: Exception | None) -> None:
         self._value, self._error = value, error
+
+    def done(self) -> bool:
+        return True
 
     def result(self) -> Any:
         if self._error is not None:

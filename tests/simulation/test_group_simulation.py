@@ -7,8 +7,17 @@ import os
 
 import pytest
 
+from tests.simulation import delta_mutations
 from tests.simulation.group_mutations import MUTATIONS, planted
-from tests.simulation.run import GROUPS_KIND, campaign, first_failure, plan_of, run, story
+from tests.simulation.run import (
+    DELTA_KIND,
+    GROUPS_KIND,
+    campaign,
+    first_failure,
+    plan_of,
+    run,
+    story,
+)
 from tests.storage.faults import NO_FAULTS
 
 HISTORIES = int(os.environ.get("OFFSETLOG_HISTORIES", "20"))
@@ -40,6 +49,16 @@ def test_histories_of_groups_are_sound() -> None:
         assert met.get(f"fact {kind}"), kind
 
 
+def test_histories_of_groups_upon_a_delta_table_are_sound() -> None:
+    met: dict[str, int] = {}
+    for outcome in campaign(range(1, HISTORIES // 2 + 1), DELTA_KIND):
+        assert outcome.sound, story(outcome)
+        for what, count in outcome.counts.items():
+            met[what] = met.get(what, 0) + count
+    for kind in ("fact commit", "fact join", "fact reset", "compaction"):
+        assert met.get(kind), kind
+
+
 def test_histories_of_groups_without_faults_are_sound() -> None:
     for seed in range(1, 4):
         outcome = run(plan_of(seed, GROUPS_KIND)._replace(faults=NO_FAULTS))
@@ -60,3 +79,11 @@ def test_every_planted_bug_of_groups_is_found(name: str) -> None:
     with planted(name):
         tried, outcome = first_failure(seeds(name), GROUPS_KIND)
     assert outcome is not None, f"not found in {tried} histories"
+
+
+@pytest.mark.parametrize("name", sorted(delta_mutations.MUTATIONS))
+def test_every_planted_bug_of_the_delta_table_is_found_upon_it_only(name: str) -> None:
+    with delta_mutations.planted(name):
+        tried, outcome = first_failure(seeds(name), DELTA_KIND)
+        assert outcome is not None, f"not found in {tried} histories"
+        assert all(upon.sound for upon in campaign([outcome.plan.seed, 1, 2], GROUPS_KIND))

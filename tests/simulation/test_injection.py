@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.simulation.limits import FORMAT, tiny_format
 
 PRODUCT = ("offsetlog", "pyspark_offsetlog")
-PLANTED = {"mutations.py", "group_mutations.py"}
+PLANTED = {"mutations.py", "group_mutations.py", "delta_mutations.py"}
 
 
 def patches(tree: ast.Module) -> Iterator[ast.AST]:

@@ -9,9 +9,12 @@ from offsetlog.core.topic.entry import Create, Expire
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle as admin
 from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine.upkeep.compaction import KeyCompaction
+from offsetlog.engine.upkeep.erasure import erase
 from offsetlog.engine.upkeep.maintenance import Maintenance
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
-from tests.simulation.scene import CONFIG, TOPIC, Actor
+from tests.simulation.gone import KEYS
+from tests.simulation.scene import TOPIC, Actor
 
 
 def publisher(actor: Actor) -> None:
@@ -46,9 +49,10 @@ def collector(actor: Actor) -> None:
     actor.await_topic()
 
     def collect() -> None:
-        round_ = Maintenance(actor.handle, grace_ms=0)
+        round_ = Maintenance(actor.handle, grace_ms=actor.scene.hurried_grace)
         round_._collect(actor.world.now_ms)
-        round_._delete()
+        head = round_._publish(actor.world.now_ms)
+        round_._delete(actor.world.now_ms, round_._kept(head, actor.world.now_ms))
 
     for _ in actor.turns(14):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 0.6))
@@ -64,6 +68,32 @@ def compactor(actor: Actor) -> None:
         if actor.do("looks", actor.handle.refresh) is not None:
             round_ = Maintenance(actor.handle, grace_ms=0)
             actor.do("consolidates", round_._consolidate)
+
+
+def keycompactor(actor: Actor) -> None:
+    """A maintainer that only compacts by key, by the storage's clock."""
+    actor.await_topic()
+
+    def compact() -> None:
+        round_ = Maintenance(actor.handle)
+        KeyCompaction(actor.handle).run(round_._storage_now())
+
+    for _ in actor.turns(10):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 1.2))
+        if actor.do("looks", actor.handle.refresh) is not None:
+            actor.do("compacts by key", compact)
+
+
+def eraser(actor: Actor) -> None:
+    actor.await_topic()
+    for _ in actor.turns(4):
+        actor.world.sleep(actor.process, actor.rng.uniform(0, 4))
+        keys = actor.rng.sample(KEYS, actor.rng.randint(1, 2))
+        if actor.look() is not None:
+            erased = actor.do(f"erases {keys}", partial(erase, actor.handle, keys))
+            if erased is not None:
+                oracle = actor.oracle
+                oracle.gone.erased(keys, erased.end_offsets, oracle.truth, oracle.rows)
 
 
 def forgetter(actor: Actor) -> None:
@@ -99,6 +129,8 @@ def administrator(actor: Actor) -> None:
             config = rng.choice(
                 ({"retention.bytes": 300}, {"retention.bytes": -1}, {"retention.ms": 3_600_000})
             )
+            if dict(actor.scene.config).get("table.format") and rng.random() < 0.4:
+                config = {"table.format": rng.choice(("none", "delta", "delta"))}
             actor.do(f"sets {config}", partial(_alter, handle, config=config))
         elif what == "trim":
             partition = rng.randrange(state.partitions)
@@ -143,7 +175,7 @@ def _create(actor: Actor, partitions: int) -> None:
             state = actor.handle.refresh()
             if state.alive:
                 return state
-            body = Create(TOPIC, partitions, CONFIG, state.head)
+            body = Create(TOPIC, partitions, actor.scene.config, state.head)
             if actor.handle.decide(body) is None:
                 return actor.handle.chain.state
         raise TopicExistsError("Others created it each time.")

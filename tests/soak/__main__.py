@@ -1,8 +1,14 @@
 """``python -m tests.soak --minutes 30``: everything, and one table of what came of it.
 
-First the simulations of topics and of groups with their planted bugs, then real processes on each
-storage, and last one topic under an even load: half an hour makes a thousand kills on a quiet
-machine. Exit status 1 if anything was violated, or a planted bug was not caught."""
+First the simulations of topics and of groups, then the generators, then real processes on each
+storage, each with its planted bugs, and last one topic under an even load: half an hour makes some
+hundred kills on a quiet machine. Exit status 1 if anything was violated, or a planted bug was
+missed.
+
+1. It ends when its minutes are over, and a minute or two: what is left is shared out anew before
+   each row, so that one that takes longer takes it from the others.
+2. Of a row's time two fifths go to its planted bugs. Which of them were not met in that time is
+   said; a bug is missed that was looked for in as many histories as should do."""
 
 from __future__ import annotations
 
@@ -10,18 +16,35 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tests.simulation import group_mutations, mutations
-from tests.simulation.run import GROUPS_KIND, TOPIC_KIND, again, first_failure, shrink, story
+from tests.generators.registry import GENERATORS, OPERATIONS, Generator, seeds_for
+from tests.simulation import delta_mutations, group_mutations, mutations
+from tests.simulation.run import (
+    DELTA_KIND,
+    GROUPS_KIND,
+    TOPIC_KIND,
+    again,
+    first_failure,
+    shrink,
+    story,
+)
 from tests.simulation.run import campaign as simulate
 from tests.soak import load
 from tests.soak.campaign import Result, campaign
 from tests.soak.places import SITES
 from tests.storage.faults import Faults
 
-PLANTED: dict[str, Any] = {TOPIC_KIND: mutations, GROUPS_KIND: group_mutations}
+SIMULATED: dict[str, tuple[str, Any]] = {
+    "simulated topics": (TOPIC_KIND, mutations),
+    "simulated groups": (GROUPS_KIND, group_mutations),
+    "simulated Delta": (DELTA_KIND, delta_mutations),
+}
+LOAD = "load"
+WEIGHTS = {**dict.fromkeys(SIMULATED, 2), **dict.fromkeys(SITES, 3), LOAD: 4}
+"""How much of the time a row gets; all others get 1."""
+BUGS_SHARE = 0.4
 
 QUICK_BUGS = ("acknowledged before the fold", "rows taken out before they moved")
 """Bugs that real processes, too, meet within seconds; planted on each storage in turn."""
@@ -30,36 +53,78 @@ BY_LOST_ANSWERS, OTHERWISE = "duplicates count", "names of entries freed"
 itself and meets its own file, which our store tells from another's."""
 BUG_SECONDS, BUG_TRIES = 60.0, 6
 """A bug is looked for until it is found, at most so many times for so long."""
+LEAST_SECONDS = 4.0
+"""A run of processes that is shorter shows nothing."""
+LOAD_LEAST = 40.0
+"""A load that is shorter shows nothing."""
 MOST_HISTORIES = 400
 
 
+class Bugs:
+    """The planted bugs of a row, and what became of them."""
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self.unmet = list(names)
+        """Those that were not met in the time; all, to begin with."""
+        self.caught: list[str] = []
+        self.missed: list[str] = []
+        """Those that should have been met."""
+
+    def note(self, name: str, was_caught: bool, was_tried: bool) -> str:
+        """What to print."""
+        if not was_caught and not was_tried:
+            return "not met in the time"
+        self.unmet.remove(name)
+        (self.caught if was_caught else self.missed).append(name)
+        return "caught" if was_caught else "NOT caught"
+
+    def __str__(self) -> str:
+        return f"{len(self.caught)}/{len(self.caught) + len(self.missed) + len(self.unmet)}"
+
+
 class Row(NamedTuple):
-    storage: str
+    name: str
     histories: int
     operations: int
     faults: int
     kills: int
-    caught: str
+    bugs: Bugs
     violations: int
 
 
-HEADS = (
-    "storage",
-    "histories",
-    "operations",
-    "faults",
-    "kills",
-    "planted bugs caught",
-    "violations",
-)
+HEADS = ("", "histories", "operations", "faults", "kills", "planted bugs caught", "violations")
 
 
-def simulated(kind: str, seconds: float, bugs: bool, first: int) -> Row:
+class Share:
+    """The time of a row, and of its bugs."""
+
+    def __init__(self, seconds: float, with_bugs: bool) -> None:
+        self.end = time.monotonic() + seconds
+        self.clean_end = self.end - (BUGS_SHARE * seconds if with_bugs else 0.0)
+        self.with_bugs = with_bugs
+
+    @property
+    def clean_left(self) -> float:
+        return self.clean_end - time.monotonic()
+
+    @property
+    def left(self) -> float:
+        return self.end - time.monotonic()
+
+    def seeds(self, seeds: Iterable[int]) -> Iterable[int]:
+        """These, until the time is over."""
+        for seed in seeds:
+            if self.left <= 0:
+                return
+            yield seed
+
+
+def simulated(name: str, share: Share, first: int) -> Row:
     """Histories from seed ``first`` on, and then with each planted bug until it is found."""
-    deadline, done, entries, violations = time.monotonic() + seconds, 0, 0, 0
+    kind, planted_bugs = SIMULATED[name]
+    done, entries, violations = 0, 0, 0
     met = Counter[str]()
-    planted_bugs = PLANTED[kind]
-    while time.monotonic() < deadline:
+    while not done or share.clean_left > 0:
         [outcome] = simulate([first + done], kind)
         done += 1
         entries += outcome.entries
@@ -68,47 +133,81 @@ def simulated(kind: str, seconds: float, bugs: bool, first: int) -> Row:
             violations += 1
             smaller = shrink(outcome.plan)
             print(f"{story(smaller)}\n{again(smaller)}", flush=True)
-    told = ", ".join(f"{n:,} x {what}" for what, n in met.most_common())
-    print(f"simulated, {kind}: {done} histories from seed {first} on; {told}", flush=True)
-    caught = 0
-    for name in planted_bugs.MUTATIONS if bugs else ():
-        with planted_bugs.planted(name):
-            count, found = first_failure(range(first, first + MOST_HISTORIES), kind)
-        caught += found is not None
-        what = "found after" if found is not None else "NOT found in"
-        print(f"planted in the simulation: {name}: {what} {count} histories", flush=True)
-    bugs_in_all = f"{caught}/{len(planted_bugs.MUTATIONS) if bugs else 0}"
+    _say(name, done, first, met)
+    bugs = Bugs(planted_bugs.MUTATIONS if share.with_bugs else ())
+    for bug in list(bugs.unmet):
+        with planted_bugs.planted(bug):
+            seeds = share.seeds(range(first, first + MOST_HISTORIES))
+            count, failure = first_failure(seeds, kind)
+        said = bugs.note(bug, failure is not None, count == MOST_HISTORIES)
+        print(f"planted: {name}: {bug}: {said}, {count} histories", flush=True)
     faults = sum(n for what, n in met.items() if what != "crash")
-    return Row(f"simulated, {kind}", done, entries, faults, met["crash"], bugs_in_all, violations)
+    return Row(name, done, entries, faults, met["crash"], bugs, violations)
 
 
-def real(storage: str, seconds: float, kills: int, seed: int, bugs: bool) -> Row:
-    deadline = time.monotonic() + seconds
+def generated(generator: Generator, share: Share, first: int) -> Row:
+    """Histories of a generator, likewise."""
+    name, done, violations = generator.name, 0, 0
+    counts = Counter[str]()
+    while not done or share.clean_left > 0:
+        outcome = generator.history(first + done)
+        done += 1
+        counts.update(outcome.counts)
+        if outcome.failure is not None:
+            violations += 1
+            text = f"{type(outcome.failure).__name__}: {outcome.failure}"
+            print(f"{name}: {text[:2000]}\n{generator.again(outcome.seed)}", flush=True)
+    operations = counts.pop(OPERATIONS, 0)
+    _say(name, done, first, counts)
+    bugs = Bugs(generator.planted if share.with_bugs else ())
+    for bug in list(bugs.unmet):
+        planted, caught, count = generator.planted[bug], False, 0
+        with planted.plant():
+            for seed in share.seeds(seeds_for(planted, MOST_HISTORIES)):
+                count += 1
+                caught = generator.history(seed).failure is not None
+                if caught:
+                    break
+        said = bugs.note(bug, caught, count >= MOST_HISTORIES)
+        print(f"planted: {name}: {bug}: {said}, {count} histories", flush=True)
+    return Row(name, done, operations, counts.total(), 0, bugs, violations)
+
+
+def _say(name: str, done: int, first: int, met: Counter[str]) -> None:
+    what = ", ".join(f"{n:,} x {what}" for what, n in met.most_common())
+    print(f"{name}: {done:,} histories from seed {first} on; {what}", flush=True)
+
+
+def real(storage: str, share: Share, kills: int, seed: int) -> Row:
     done: list[Result] = []
-    while not done or (time.monotonic() < deadline and sum(r.kills for r in done) < kills):
-        rest = deadline - time.monotonic()
-        result = campaign(storage, kills, min(120.0, max(rest, 10.0)), seed + len(done))
+    while not done or (
+        share.clean_left > LEAST_SECONDS and sum(result.kills for result in done) < kills
+    ):
+        seconds = min(120.0, max(share.clean_left, LEAST_SECONDS))
+        result = campaign(storage, kills, seconds, seed + len(done))
         done.append(result)
         _tell(result)
-    caught = 0
-    planted = bugs_of(storage) if bugs else ()
-    for name in planted:
+    bugs = Bugs(bugs_of(storage) if share.with_bugs else ())
+    for name in list(bugs.unmet):
         operations = tries = 0
-        found = False
-        while not found and tries < BUG_TRIES:
+        caught = False
+        while not caught and tries < BUG_TRIES and share.left > LEAST_SECONDS:
             tries += 1
-            result = campaign(storage, 10**6, BUG_SECONDS, seed + tries, name)
-            found, operations = bool(result.violations), operations + result.operations
-        caught += found
-        told = f"{'' if found else 'NOT '}caught after {tries} histories, {operations:,} operations"
-        print(f"planted on {storage}: {name}: {told}", flush=True)
+            seconds = min(BUG_SECONDS, share.left)
+            result = campaign(storage, 10**6, seconds, seed + tries, name)
+            caught, operations = bool(result.violations), operations + result.operations
+        said = bugs.note(name, caught, tries == BUG_TRIES)
+        print(
+            f"planted: {storage}: {name}: {said}, {tries} histories, {operations:,} operations",
+            flush=True,
+        )
     return Row(
         storage,
         len(done),
         sum(r.operations for r in done),
         sum(sum(r.faults.values()) + r.freezes for r in done),
         sum(r.kills for r in done),
-        f"{caught}/{len(planted)}",
+        bugs,
         sum(len(r.violations) for r in done),
     )
 
@@ -131,7 +230,7 @@ def _tell(result: Result) -> None:
 
 
 def table(rows: list[Row]) -> str:
-    cells = [HEADS, *([f"{v:,}" if isinstance(v, int) else v for v in row] for row in rows)]
+    cells = [HEADS, *([f"{v:,}" if isinstance(v, int) else str(v) for v in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(HEADS))]
     return "\n".join(
         "  ".join(
@@ -142,34 +241,54 @@ def table(rows: list[Row]) -> str:
     )
 
 
-def _rows(given: argparse.Namespace) -> Iterator[Row]:
-    kinds = list(PLANTED) if given.simulated else []
-    seconds = 60 * given.minutes / (len(given.only) + len(kinds) + given.load)
-    for kind in kinds:
-        yield simulated(kind, seconds, not given.no_bugs, given.seed)
-    for storage in given.only:
-        yield real(storage, seconds, given.kills, given.seed, not given.no_bugs)
+def _works(given: argparse.Namespace) -> dict[str, Callable[[Share], Row]]:
+    """What makes each row."""
+    works: dict[str, Callable[[Share], Row]] = {}
+    for name in SIMULATED:
+        works[name] = lambda share, name=name: simulated(name, share, given.seed)  # type: ignore[misc]
+    for generator in GENERATORS:
+        works[generator.name] = lambda share, generator=generator: generated(  # type: ignore[misc]
+            generator, share, given.seed
+        )
+    for storage in SITES:
+        works[storage] = lambda share, storage=storage: real(  # type: ignore[misc]
+            storage, share, given.kills, given.seed
+        )
+    return {name: work for name, work in works.items() if name in given.only}
 
 
 def main(arguments: list[str] | None = None) -> int:
+    names = [*SIMULATED, *(generator.name for generator in GENERATORS), *SITES, LOAD]
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
-    parser.add_argument("--minutes", type=float, default=30, help="in all, bugs not counted")
+    parser.add_argument("--minutes", type=float, default=30, help="in all")
     parser.add_argument("--kills", type=int, default=10**6, help="at most, for each storage")
-    parser.add_argument("--only", nargs="*", choices=list(SITES), default=list(SITES))
+    parser.add_argument("--only", nargs="*", choices=names, default=names)
     parser.add_argument("--seed", type=int, default=1, help="the first of the histories")
     parser.add_argument("--no-bugs", action="store_true", help="plant none")
-    parser.add_argument("--no-simulation", dest="simulated", action="store_false")
-    parser.add_argument("--no-load", dest="load", action="store_false")
     given = parser.parse_args(arguments)
-    rows = list(_rows(given))
+    end = time.monotonic() + 60 * given.minutes
+    works, weight = _works(given), sum(WEIGHTS.get(name, 1) for name in given.only)
+    rows: list[Row] = []
+    for name, work in works.items():
+        own = WEIGHTS.get(name, 1)
+        seconds = max(0.0, end - time.monotonic()) * own / weight
+        weight -= own
+        rows.append(work(Share(seconds, not given.no_bugs)))
     print(f"\n{table(rows)}")
-    under_load = ()
-    if given.load:
-        outcome = load.load(60 * given.minutes / (len(rows) + 1))
-        under_load = outcome.violations
-        print(f"\n{load.table(outcome)}")
+    under_load: tuple[str, ...] = ()
+    if LOAD in given.only:
+        seconds = end - time.monotonic()
+        if seconds >= LOAD_LEAST or not rows:
+            outcome = load.load(seconds)
+            under_load = outcome.violations
+            print(f"\n{load.table(outcome)}")
+        else:
+            print(f"\nThe load was left out: it takes {LOAD_LEAST:.0f} s, and there was less left.")
+    for row in rows:
+        if row.bugs.unmet:
+            print(f"not met in the time: {row.name}: {', '.join(row.bugs.unmet)}")
     total = sum(row.kills for row in rows)
-    missed = [row.storage for row in rows if len(set(row.caught.split("/"))) > 1]
+    missed = [row.name for row in rows if row.bugs.missed]
     violations = sum(row.violations for row in rows) + len(under_load)
     print(f"\n{total:,} kills, violations: {violations}; bugs missed on: {missed or 'none'}")
     return 1 if violations or missed else 0

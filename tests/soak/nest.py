@@ -17,7 +17,6 @@ import subprocess
 import sys
 import traceback
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,12 +60,7 @@ class Nest:
         self._child.stdin.flush()
         return Hatched(int(self._child.stdout.readline()))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._child.stdin is not None and self._child.stdout is not None
         self._child.stdin.close()
         self._child.wait(30)

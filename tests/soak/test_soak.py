@@ -5,10 +5,13 @@
 from __future__ import annotations
 
 import os
+import time
 
 import pytest
 
-from tests.soak.__main__ import Row, main, table
+from tests.simulation import mutations
+from tests.soak import __main__ as soak
+from tests.soak.__main__ import Bugs, Row, main, table
 from tests.soak.campaign import campaign
 
 SECONDS = float(os.environ.get("OFFSETLOG_SOAK_SECONDS", "12"))
@@ -33,11 +36,27 @@ def test_a_bug_that_is_planted_in_the_processes_is_caught():
 
 
 def test_the_command_prints_one_table(capsys):
-    given = ["--minutes", "0.1", "--only", "local", "--no-simulation", "--no-bugs", "--no-load"]
+    given = ["--minutes", "0.1", "--only", "restarts", "local", "--no-bugs"]
     assert main(given) == 0
     lines = capsys.readouterr().out.splitlines()
-    head = next(i for i, line in enumerate(lines) if line.startswith("storage"))
-    assert lines[head + 1].split()[0] == "local"
+    head = next(i for i, line in enumerate(lines) if "histories" in line.split()[:1])
+    assert [line.split()[0] for line in lines[head + 1 : head + 3]] == ["restarts", "local"]
     assert "violations: 0" in lines[-1]
-    row = Row("x", 1, 2, 3, 4, "0/3", 1)
+    row = Row("x", 1, 2, 3, 4, Bugs("abc"), 1)
     assert table([row]).splitlines()[1].split() == ["x", "1", "2", "3", "4", "0/3", "1"]
+
+
+def test_planted_bugs_end_with_the_time_and_those_not_met_are_named(capsys):
+    began = time.monotonic()
+    assert main(["--minutes", "0.05", "--only", "simulated topics", "--seed", "2"]) == 0
+    assert time.monotonic() - began < 20
+    said = capsys.readouterr().out
+    assert "not met in the time: simulated topics: " in said
+    assert f"/{len(mutations.MUTATIONS)}" in said and "0 histories" in said
+
+
+def test_a_bug_that_is_looked_for_in_vain_is_missed(monkeypatch, capsys):
+    monkeypatch.setattr(soak, "MOST_HISTORIES", 1)
+    monkeypatch.setattr(mutations, "MUTATIONS", {"harmless": list})
+    assert main(["--minutes", "0.05", "--only", "simulated topics"]) == 1
+    assert "bugs missed on: ['simulated topics']" in capsys.readouterr().out

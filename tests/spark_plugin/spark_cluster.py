@@ -53,7 +53,9 @@ def _work_dir(kind: str, folder: Path) -> list[str]:
 
 
 @contextmanager
-def running(workers: int = 2, hidden: Path | None = None) -> Iterator[str]:
+def running(
+    workers: int = 2, hidden: Path | None = None, cores: int = 1, memory_mb: int = 700
+) -> Iterator[str]:
     """The master's URL. The workers see an empty disk in the folder ``hidden``."""
     port = free_port()
     url = f"spark://127.0.0.1:{port}"
@@ -64,7 +66,7 @@ def running(workers: int = 2, hidden: Path | None = None) -> Iterator[str]:
         master.start()
         for _ in range(workers):
             own = free_port()
-            size = ["-c", "1", "-m", "700m", "-h", "127.0.0.1", "-p", str(own)]
+            size = ["-c", str(cores), "-m", f"{memory_mb}m", "-h", "127.0.0.1", "-p", str(own)]
             ui = ["--webui-port", str(free_port())]
             worker = _spark(own, "worker.Worker", *size, *ui, url, hidden=hidden)
             stack.callback(worker.stop)

@@ -81,7 +81,7 @@ AT_PLAN = [
     ({"subscribePattern": "zzz"}, "No topic matches subscribePattern='zzz'"),
     ({"assign": '{"orders":[0,7]}'}, "partition 7 of topic 'orders', which does not exist"),
     ({**GOOD, "startingOffsets": '{"orders":{"0":0}}'}, "leaves out orders-1"),
-    ({**GOOD, "startingOffsets": '{"orders":{"0":9,"1":0}}'}, "It holds 0 to 4"),
+    ({**GOOD, "startingOffsets": '{"orders":{"0":9,"1":0}}'}, "and the next record gets 4"),
     ({**GOOD, "endingOffsets": '{"orders":{"0":9,"1":0}}'}, "endingOffsets is 9 for orders-0"),
     (
         {**GOOD, "startingOffsets": '{"orders":{"0":3,"1":0}}',
@@ -102,12 +102,14 @@ def test_what_only_the_log_can_tell_fails_at_planning(
     assert told in said(frame.count)
 
 
+@pytest.mark.every_line
 def test_no_log_is_not_an_empty_one(spark: Any, log: Any, tmp_path: Path) -> None:
     for given in (GOOD, {"subscribePattern": "orders"}):
         frame = source(spark, tmp_path / "nothing", **given)
         assert f"no log at file://{tmp_path}/nothing. Check the address" in said(frame.collect)
 
 
+@pytest.mark.every_line
 def test_wrong_schemas(spark: Any, log: Any, root: Path) -> None:
     for schema, told in (
         ("valu binary", "has a column 'valu', which a log does not have"),

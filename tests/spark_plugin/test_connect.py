@@ -9,6 +9,8 @@ import pytest
 from tests.spark_plugin.drivers import drive
 from tests.spark_plugin.story import BRIEF, EXPECTED
 
+pytestmark = pytest.mark.every_line
+
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import offsetlog
 import offsetlog.spark
 from offsetlog.errors import InvalidRequestError
 from tests.servers.process import Place
+from tests.spark_plugin.live import with_delta
 
 
 @pytest.fixture
@@ -82,6 +83,7 @@ def test_lag_is_what_the_client_says(spark: Any, log: Any) -> None:
     assert _rows(only, "group", "partition") == [("audit", 0), ("audit", 1)]
 
 
+@with_delta
 def test_delta_and_the_client_read_the_same_facts(spark: Any, log: Any) -> None:
     _commit(log, "billing", 4, 10)
     _commit(log, "audit", 0, 1)
@@ -104,6 +106,7 @@ def _all(frame: Any) -> list[tuple[Any, ...]]:
     return sorted((tuple(row) for row in frame.collect()), key=lambda row: row[-2:])
 
 
+@with_delta
 def test_a_root_that_delta_does_not_reach(spark: Any, capfd: Any, seaweedfs: Place) -> None:
     url, options = f"{seaweedfs.url}/frames", seaweedfs.options
     with offsetlog.open(url, **options) as log:

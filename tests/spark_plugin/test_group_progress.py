@@ -26,6 +26,7 @@ def log(tmp_path: Path) -> Iterator[Any]:
         yield log
 
 
+@pytest.mark.every_line
 def test_available_now_ends_with_lag_0(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
     fill(log, "orders", {0: 20, 1: 7})
     with Live(spark, root, tmp_path / "c", NOW, maxOffsetsPerTrigger=10, **GROUP) as live:
@@ -46,6 +47,7 @@ def test_available_now_ends_with_lag_0(spark: Any, log: Any, root: Path, tmp_pat
     assert places(live.rows) == {("orders", 1): [7, 8]}
 
 
+@pytest.mark.every_line
 def test_a_running_query_commits_its_last_batch_too(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -57,6 +59,7 @@ def test_a_running_query_commits_its_last_batch_too(
     assert len(live.rows) == 7
 
 
+@pytest.mark.every_line
 def test_a_query_that_was_stopped_owns_its_group_no_more(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -72,6 +75,7 @@ def test_a_query_that_was_stopped_owns_its_group_no_more(
     assert lags(log)["orders", 0] == 0
 
 
+@pytest.mark.every_line
 def test_a_query_that_fails_commits_only_what_was_processed(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -101,6 +105,7 @@ def test_what_trigger_once_and_a_stop_leave_uncommitted_is_committed_at_the_next
     assert lags(log)["orders", 0] == 0
 
 
+@pytest.mark.every_line
 def test_the_newer_query_wins_and_the_older_is_told_by_name(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:

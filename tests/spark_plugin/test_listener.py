@@ -11,7 +11,15 @@ import pytest
 
 import offsetlog
 import offsetlog.spark
+from offsetlog.metrics import Metrics
 from pyspark_offsetlog.about.lag_report import HEAD
+from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
+from tests.metrics.scrapes import parsed, value
+
+# Before Spark 4.2 a query of availableNow has a single batch, so another one is stopped by hand.
+TRIGGER: dict[str, Any] = (
+    {"availableNow": True} if STARTS_ARE_GIVEN else {"processingTime": "0 seconds"}
+)
 
 
 @pytest.fixture
@@ -32,16 +40,22 @@ def _query(spark: Any, log: Any, place: Path, name: str, **options: Any) -> Any:
         .writeStream.queryName(name)
         .option("checkpointLocation", str(place / name))
         .foreachBatch(lambda frame, batch: frame.count())
-        .trigger(availableNow=True)
+        .trigger(
+            **({"availableNow": True} if STARTS_ARE_GIVEN else {"processingTime": "0 seconds"})
+        )
         .start()
     )
 
 
 def _ended(query: Any, watch: Any) -> None:
+    if not STARTS_ARE_GIVEN:
+        query.processAllAvailable()
+        query.stop()
     assert query.awaitTermination(60)
     assert watch.wait(20)
 
 
+@pytest.mark.every_line
 def test_every_progress_is_reported(spark: Any, log: Any, tmp_path: Path) -> None:
     reports: list[Any] = []
     watch = offsetlog.spark.watch_lag(spark, reports.append)
@@ -60,6 +74,31 @@ def test_every_progress_is_reported(spark: Any, log: Any, tmp_path: Path) -> Non
     assert all(line.bytes >= 100 and line.seconds > 0 for line in first.lines)
     assert {row["records"] for row in watch.rows()} == {0, 10}
     assert "counting" in watch._repr_html_() and "orders" in watch._repr_html_()
+
+
+def test_metrics_have_the_queries_that_run(
+    spark: Any, log: Any, tmp_path: Path, capsys: Any
+) -> None:
+    metrics = Metrics(log)
+    scrapes: list[Any] = []
+    watch = offsetlog.spark.watch_lag(
+        spark, lambda report: scrapes.append(parsed(metrics.text())), metrics=metrics
+    )
+    quiet = offsetlog.spark.watch_lag(spark, metrics=Metrics())
+    try:
+        _ended(_query(spark, log, tmp_path, "scraped", maxOffsetsPerTrigger=20), watch)
+        _until(lambda: not metrics.reports)
+    finally:
+        quiet.stop()
+        watch.stop()
+    labels = {"query": "scraped", "topic": "orders", "partition": 1}
+    first, last = scrapes[0], scrapes[-1]
+    assert value(first, "offsetlog_query_lag", **labels) == 10
+    assert value(first, "offsetlog_query_current_offset", **labels) == 10
+    assert value(first, "offsetlog_query_lag_bytes", **labels) >= 100
+    assert value(last, "offsetlog_query_lag", **labels) == 0
+    assert value(last, "kafka_topic_partition_current_offset", topic="orders", partition=1) == 20
+    assert "offsetlog_query" not in metrics.text() and capsys.readouterr().out == ""
 
 
 def test_a_table_is_printed(spark: Any, log: Any, tmp_path: Path, capsys: Any) -> None:

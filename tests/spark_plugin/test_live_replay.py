@@ -35,6 +35,7 @@ def since(live: Live, batch: int) -> dict[tuple[str, int], list[int]]:
     return places(row for b in live.batches if b > batch for row in live.batches[b])
 
 
+@pytest.mark.every_line
 def test_a_running_query_follows_every_kind_of_reset(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_a_reset_forwards_passes_over_records(
     assert lags(log) == {("orders", 0): 0, ("orders", 1): 0}
 
 
+@pytest.mark.every_line
 def test_a_stopped_query_follows_at_its_restart_and_a_rerun_reads_the_same(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -136,6 +138,7 @@ def test_a_checkpoint_of_another_group_adopts_the_present_number(
     assert lags(log, "other") == {("orders", 0): 0, ("orders", 1): 0}
 
 
+@pytest.mark.every_line
 def test_a_group_that_was_added_while_nothing_came(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:

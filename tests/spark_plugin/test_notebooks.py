@@ -21,6 +21,7 @@ def code(notebook: Any) -> list[Any]:
 
 def test_they_are_all_there() -> None:
     assert [path.stem for path in NOTEBOOKS] == [
+        "a_topic_as_a_table",
         "first_steps",
         "lag_in_pictures",
         "moving_a_query_from_kafka",

@@ -1,19 +1,22 @@
 """Secrets given as options appear nowhere that Spark shows or keeps: plans, its UI, progress,
-errors, checkpoints, what it prints."""
+its event log, errors, checkpoints, what it prints."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import offsetlog
+from tests.secret_forms import find_secret
 
-SECRET, TOKEN = "hunter2-hunter2", "t0ken-t0ken"
+SECRET, TOKEN = "hun/ter2+hun'ter2=", "t0ken\\t0ken%2f"
+"""With what libraries quote and escape."""
 
 
 @pytest.fixture
@@ -39,6 +42,25 @@ def _plans(spark: Any) -> str:
     return "\n".join(told)
 
 
+@contextlib.contextmanager
+def _events(spark: Any, folder: Path) -> Iterator[None]:
+    """Spark's event log, of what happens meanwhile."""
+    jvm, context = spark._jvm, spark._jsc.sc()
+    settings = context.getConf().set("spark.eventLog.compress", "false")
+    settings = settings.set("spark.eventLog.rolling.enabled", "false")
+    place = jvm.java.net.URI(folder.as_uri())
+    none = jvm.scala.Option.empty()
+    listener = jvm.org.apache.spark.scheduler.EventLoggingListener("app", none, place, settings)
+    listener.start()
+    context.addSparkListener(listener)
+    try:
+        yield
+    finally:
+        context.listenerBus().waitUntilEmpty()
+        context.removeSparkListener(listener)
+        listener.stop()
+
+
 def _explained(frame: Any) -> str:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -47,6 +69,44 @@ def _explained(frame: Any) -> str:
 
 
 def test_spark_shows_no_secret(spark: Any, given: Any, tmp_path: Path, capfd: Any) -> None:
+    found = find_secret(_shown(spark, given, tmp_path, capfd), SECRET, TOKEN)
+    assert found is None, found
+
+
+def test_spark_shows_no_password_of_a_url(
+    spark: Any, sftp: Any, tmp_path: Path, capfd: Any
+) -> None:
+    """One in ``load(url)`` and in the option ``path``: plans say only how many paths there are."""
+    url, about = sftp
+    options = dict(about)
+    user, password = options.pop("username"), options.pop("password")
+    root = url.replace("://", f"://{user}:{password}@") + "/password"
+    with offsetlog.open(root, **options) as log:
+        log.create_topic("orders", partitions=1)
+        with log.producer() as producer:
+            producer.send("orders", b"x").result()
+    shown = _shown(spark, (root, options), tmp_path, capfd)
+    # Its first part is the name of the project.
+    found = find_secret(shown, password.removeprefix("offsetlog-"))
+    assert found is None, found
+
+
+def _shown(spark: Any, given: Any, tmp_path: Path, capfd: Any) -> str:
+    """All that Spark shows, prints, logs and keeps of a few queries."""
+    events = tmp_path / "events"
+    events.mkdir()
+    with _events(spark, events):
+        told = _use(spark, given, tmp_path)
+    [written] = [path.read_text() for path in events.rglob("*") if path.is_file()]
+    assert "SparkListenerSQLExecutionStart" in written and "QueryStartedEvent" in written
+    told += written.splitlines()
+    captured = capfd.readouterr()
+    told += [captured.out, captured.err]
+    return "\n".join(dict.fromkeys(told))
+
+
+def _use(spark: Any, given: Any, tmp_path: Path) -> list[str]:
+    """All that a batch, a query, a write and a mistake show."""
     url, options = given
     storage = {f"storage.{name}": value for name, value in options.items()}
     told = []
@@ -75,11 +135,7 @@ def test_spark_shows_no_secret(spark: Any, given: Any, tmp_path: Path, capfd: An
     told += [path.read_text(errors="replace") for path in place.rglob("*") if path.is_file()]
     told.append(_plans(spark))
     assert len(told[-1]) > 200, "the SQL page was read"
-    captured = capfd.readouterr()
-    told += [captured.out, captured.err]
-    for text in told:
-        for secret in (SECRET, TOKEN):
-            assert secret not in text, text[max(0, text.find(secret) - 300) :][:600]
+    return told
 
 
 def _java_explained(query: Any) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.spark_plugin.drivers import drive
 
 
+@pytest.mark.every_line
 def test_only_errors_of_ours_lose_their_trace(tmp_path: Path) -> None:
     told = drive("log_of_errors", tmp_path)
     assert "null in column 'topic'" in told["failed"] and "topic 'b'" in told["ended"]

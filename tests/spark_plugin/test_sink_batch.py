@@ -16,9 +16,11 @@ from offsetlog.format.partitioner import partitions_of
 from pyspark_offsetlog.schema import HEADER_TYPE
 from tests.spark_plugin.written import records, refused, values, write
 
+pytestmark = pytest.mark.usefixtures("tasks_in")
+
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tmp_path_factory: pytest.TempPathFactory, tasks_in: str) -> Path:
     root = tmp_path_factory.mktemp("sink") / "log"
     with offsetlog.open(str(root)) as log:
         log.create_topic("first")
@@ -43,6 +45,7 @@ def numbers(spark: Any, count: int, tasks: int = 2) -> Any:
 # --- what KafkaSinkSuite asks for ----------------------------------------------------------
 
 
+@pytest.mark.every_line
 def test_values_and_headers(spark: Any, root: Path, topic: str) -> None:
     """batch - write to kafka: headers are written whether or not includeHeaders is set."""
     headers = [
@@ -264,6 +267,15 @@ def test_rows_that_are_too_large_or_too_late(spark: Any, root: Path, topic: str)
     assert records(root, topic) == []
 
 
+def test_a_topic_that_is_compacted_takes_no_record_without_a_key(spark: Any, root: Path) -> None:
+    with offsetlog.open(str(root)) as log:
+        log.create_topic("compacted", config={"cleanup.policy": "compact"})
+    frame = spark.range(0, 3, 1, 1).selectExpr("IF(id = 1, NULL, 'k') key", "'x' AS value")
+    assert "A record for topic 'compacted' has no key" in refused(frame, root, "compacted")
+    write(frame.where("key IS NOT NULL"), root, "compacted")
+    assert len(values(root, "compacted")) == 2
+
+
 def test_time_of_append(spark: Any, root: Path) -> None:
     with offsetlog.open(str(root)) as log:
         log.create_topic("stamped", config={"message.timestamp.type": "LogAppendTime"})
@@ -273,6 +285,7 @@ def test_time_of_append(spark: Any, root: Path) -> None:
         assert record.timestamp_type == 1 and record.timestamp > 1_600_000_000_000
 
 
+@pytest.mark.every_line
 def test_no_rows_and_no_tasks(spark: Any, root: Path, topic: str) -> None:
     write(numbers(spark, 5).where("value = 'none'"), root, topic)
     write(spark.createDataFrame([], "value STRING"), root, topic)
@@ -283,6 +296,7 @@ def test_no_rows_and_no_tasks(spark: Any, root: Path, topic: str) -> None:
 # --- topics --------------------------------------------------------------------------------
 
 
+@pytest.mark.every_line
 @pytest.mark.parametrize("pad", ["''", "repeat('p', 40)"], ids=["few", "many"])
 def test_several_topics(spark: Any, root: Path, pad: str) -> None:
     names = [f"several-{i}-{len(pad)}" for i in range(3)]
@@ -321,6 +335,7 @@ def test_topics_are_created_when_that_is_wanted(spark: Any, tmp_path: Path) -> N
 # --- exactly once --------------------------------------------------------------------------
 
 
+@pytest.mark.every_line
 def test_a_version_counts_once_and_a_lower_one_is_passed_over(
     spark: Any, root: Path, topic: str
 ) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from chispa import assert_df_equality
 
-from pyspark_offsetlog.source.batch import KEPT_APART
+from pyspark_offsetlog.lines.classes import FILTERS_KEPT_APART as KEPT_APART
 from tests.spark_plugin.live import fill, opened, places, source
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def root(tasks_in: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("batch") / "log"
 
 
@@ -61,6 +61,7 @@ def test_the_columns_are_those_of_kafka(spark: Any, log: Any, root: Path) -> Non
     )
 
 
+@pytest.mark.every_line
 def test_every_column_of_a_record(spark: Any, log: Any, root: Path) -> None:
     log.create_topic("full", config={"message.timestamp.type": "LogAppendTime"})
     log.create_topic("made")
@@ -112,6 +113,7 @@ def test_a_batch_may_be_empty(spark: Any, log: Any, root: Path) -> None:
     assert frame.count() == 0
 
 
+@pytest.mark.every_line
 def test_times(spark: Any, log: Any, root: Path) -> None:
     def read(**given: Any) -> Any:
         return places(source(spark, root, subscribe="timed", **given).collect())
@@ -218,6 +220,7 @@ def wide(log: Any) -> int:
     return 2 * 40 * 20_000
 
 
+@pytest.mark.every_line
 def test_a_schema_of_ones_own_reads_only_that(
     spark: Any, log: Any, root: Path, wide: int, tmp_path: Path
 ) -> None:
@@ -240,7 +243,8 @@ def test_fewer_columns_are_fewer_bytes(log: Any, root: Path, wide: int) -> None:
     from pyspark_offsetlog.options.spec import LogAddress
     from pyspark_offsetlog.schema import source_schema
     from pyspark_offsetlog.source.offsets import OffsetRange
-    from pyspark_offsetlog.source.read_tasks import LogPartition, PlannedRange, read
+    from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
+    from pyspark_offsetlog.source.read_tasks import read
     from pyspark_offsetlog.source.to_spark import output_columns
 
     work = LogPartition(LogAddress(str(root)), (PlannedRange(OffsetRange("wide", 0, 0, 40)),))
@@ -255,6 +259,7 @@ def test_fewer_columns_are_fewer_bytes(log: Any, root: Path, wide: int) -> None:
     assert handed[1] < 40 * 100
 
 
+@pytest.mark.every_line
 def test_filters_are_pushed_down_and_narrow(spark: Any, log: Any, root: Path, wide: int) -> None:
     # Whoever says how many tasks there are gets one for each partition at least.
     frame = source(spark, root, subscribe="wide,orders", minPartitions=1)

@@ -12,6 +12,8 @@ import pytest
 from tests.spark_plugin.live import opened, source
 
 TIMES = {0: [5000, 1000, 3000, 9000, 2000, 2000], 1: [4000, 1000, 2000, 2000], 2: []}
+LONG = bytes(100_000)
+"""Rows of that length lie in segments."""
 PLACE = ("topic", "partition", "offset")
 FILTERS = (
     "partition <=> null",
@@ -38,7 +40,7 @@ FILTERS = (
 
 
 @pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def root(tasks_in: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("filters")
     with opened(place) as log:
         for topic in ("a", "b"):
@@ -48,7 +50,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                     for at, time in enumerate(times):
                         producer.send(
                             topic,
-                            b"%d" % at if at % 2 else None,
+                            b"%d" % at + LONG if at % 2 else None,
                             key=b"k" if at % 3 else None,
                             headers=[("h", b"1")] if at == 1 else None,
                             partition=partition,

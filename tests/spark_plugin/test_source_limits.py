@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from tests.spark_plugin.live import Live, fill, opened, places, source
+from tests.spark_plugin.story import run_to_the_end
+
+pytestmark = pytest.mark.usefixtures("tasks_in")
 
 NOW = {"availableNow": True}
 EARLIEST = {"subscribe": "orders", "startingOffsets": "earliest"}
@@ -36,12 +39,8 @@ def test_bytes_alone(spark: Any, log: Any, root: Path) -> None:
     heavy(log, 6)
     took: list[int] = []
     stream = source(spark, root, stream=True, maxBytesPerTrigger="700k", **EARLIEST)
-    query = (
-        stream.select("offset")
-        .writeStream.foreachBatch(lambda frame, _: took.append(frame.count()))
-        .trigger(availableNow=True).start()
-    )  # fmt: skip
-    assert query.awaitTermination(90)
+    frame = stream.select("offset")
+    run_to_the_end(frame.writeStream.foreachBatch(lambda frame, _: took.append(frame.count())))
     assert took == [2, 2, 2]
 
 

@@ -58,7 +58,9 @@ def test_a_stream_skips_nothing_that_its_tasks_cannot_see(
     older = None if view == "nothing" else tmp_path / "older"
     if older is not None:
         shutil.copytree(root, older)
-    fill(log, "orders", {0: EACH * 3 // 4, 1: EACH * 3 // 4})
+    fill(log, "orders", {0: EACH // 4, 1: EACH // 4})
+    # The second batch has entries of its own: those of the first are in the workers' memory.
+    fill(log, "orders", {0: EACH // 2, 1: EACH // 2})
     views = Views(root)
     seen: dict[int, int] = {}
     hidden = 0

@@ -40,12 +40,15 @@ def test_memory() -> None:
     assert report.rounds == report.rounds_with_one_winner == 200
 
 
-@pytest.mark.parametrize("server", ["seaweedfs", "moto", "azurite", "fake_gcs", "sftp", "smb"])
+@pytest.mark.parametrize(
+    "server", ["seaweedfs", "moto", "azurite", "fake_gcs", "sftp", "smb", "samba"]
+)
 def test_server(server: str, request: pytest.FixtureRequest) -> None:
     url, options = request.getfixturevalue(server)
-    report = assert_store(f"{url}/contract", options, processes=5, rounds=40)
+    rounds = 10 if server == "samba" else 40  # A process of Samba's for each connection.
+    report = assert_store(f"{url}/contract", options, processes=5, rounds=rounds)
     print(report)
-    assert report.rounds == report.rounds_with_one_winner == 40
+    assert report.rounds == report.rounds_with_one_winner == rounds
 
 
 # -- what is refused
@@ -204,7 +207,7 @@ def test_the_report_is_plain_data(tmp_path: Path) -> None:
 
 def test_time_is_bounded(tmp_path: Path) -> None:
     report = check_store(str(tmp_path), processes=2, rounds=100_000, seconds_max=6)
-    assert report.passed
+    assert not report.faults  # On a busy machine something may not be measured.
     assert report.rounds < 100_000
     assert report.seconds < 20
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import socket
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +17,11 @@ import pytest
 
 from offsetlog.errors import StorageError, UnsafeFilesystemError
 from offsetlog.storage import Committed, Conflict, Unknown, open_store
+from offsetlog.storage.shared import smb as smb_storage
 from tests.servers import sftp_server
 
 
-@pytest.fixture(params=["sftp", "smb"])
+@pytest.fixture(params=["sftp", "smb", "samba"])
 def store(request: pytest.FixtureRequest) -> Any:
     url, options = request.getfixturevalue(request.param)
     store = open_store(f"{url}/disks", **options)
@@ -236,3 +241,71 @@ def test_a_reparse_point_of_a_share_is_not_followed(
     assert store.get("t/f/a") == b"inside"
     store.delete_tree("")
     store.close()
+
+
+def test_threads_that_come_first_together_share_one_connection(store: Any) -> None:
+    """Each used to open its own, of which all but one stayed open for ever."""
+    store.put("f", b"x")
+    fresh = open_store(store.url, **store._options)
+    made, make = [], fresh._make
+
+    def count() -> Any:
+        made.append(1)
+        time.sleep(0.05)
+        return make()
+
+    fresh._make = count
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(fresh.get, ["f"] * 8)) == [b"x"] * 8
+    fresh.close()
+    assert len(made) == 1
+
+
+class _SilentOnce:
+    """A way to a server on which the first connection gets one answer only: a login that the
+    server never answers."""
+
+    def __init__(self, port: int) -> None:
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._server.getsockname()[1]
+        self._upstream = port
+        self.connections = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._server.accept()
+                self.connections += 1
+                server = socket.create_connection(("127.0.0.1", self._upstream))
+                most = 1 if self.connections == 1 else 10**9
+                for args in ((client, server, 10**9), (server, client, most)):
+                    threading.Thread(target=self._pass_on, args=args, daemon=True).start()
+
+    @staticmethod
+    def _pass_on(source: socket.socket, target: socket.socket, most: int) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if most > 0:
+                    target.sendall(data)
+                most -= 1
+            target.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def test_a_login_that_the_server_does_not_answer_is_tried_again(
+    smb: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(smb_storage, "_LOGIN_SECONDS", 1)
+    way = _SilentOnce(smb.options["port"])
+    store = open_store(smb.url, **{**smb.options, "port": way.port})
+    answers: list[object] = []
+    thread = threading.Thread(target=lambda: answers.append(store.get("none")), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert answers == [None]
+    assert way.connections == 2
+    store.close()
+    way.close()

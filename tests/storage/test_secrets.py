@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from offsetlog.errors import OffsetLogError
+from offsetlog.redact import Redactor, safe_url
 from offsetlog.storage import Unknown, open_store
-from offsetlog.storage.redact import Redactor, safe_url
 from offsetlog.storage.shared.sftp import SftpStore
 from offsetlog.testing import check_store
 
@@ -189,6 +189,7 @@ def test_a_url_with_a_user_part_and_a_query() -> None:
 def test_secrets_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     monkeypatch.setenv("MY_PASSWORD", "hunter2hunter2")
+    open_store("memory://environment")
     text = Redactor()(f"signing with {SECRET} and hunter2hunter2 failed")
     assert_none_shown([text], "hunter2")
 

@@ -361,7 +361,7 @@ class Groups(RuleBasedStateMachine):
             return
         self.clean = False
         assert self.world.truth.group(G).resets == number + 1
-        for move in outcome.plan.moves:
+        for move in outcome.plan:
             position = there.get((move.topic, move.partition))
             assert move.before == (position.offset if position else None)
 

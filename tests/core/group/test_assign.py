@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from hashlib import sha256
+from random import Random
+from time import process_time
 
 import pytest
 from hypothesis import given
@@ -158,3 +161,50 @@ def test_many_partitions_are_shared_without_delay():
 def test_an_unknown_strategy_is_named():
     with pytest.raises(InvalidRequestError, match="'fair' is not an assignment strategy"):
         assign("fair", {"a": ("t",)}, {"t": 1}, {})
+
+
+def cases(count):
+    """Groups of all shapes, the same ones for ever."""
+    random = Random(14)
+    for _ in range(count):
+        topics = [f"t{i}" for i in range(random.randint(1, 8))]
+        members = [f"m{i}" for i in range(random.randint(1, 9))]
+        are_alike = random.random() < 0.3
+        subscriptions = {
+            m: tuple(topics)
+            if are_alike
+            else tuple(random.sample(topics, random.randint(1, 2)))
+            if len(topics) > 1
+            else (topics[0],)
+            for m in members
+        }
+        share = random.random()
+        holders = {
+            (t, i): random.choice(members)
+            for t in topics
+            for i in range(14)
+            if random.random() < share
+        }
+        yield subscriptions, {t: random.randint(0, 12) for t in topics}, holders
+
+
+def test_sticky_answers_as_it_always_did():
+    """Members of other versions compute the same. These answers are of the first version."""
+    digest = sha256()
+    for case in cases(600):
+        digest.update(repr(list(assign("sticky", *case).items())).encode())
+    assert digest.hexdigest() == "b57507992415d32bcab77b6205774d697bc191569a4b9a39df10a24f7f5046e0"
+
+
+@pytest.mark.parametrize(
+    ("topics", "partitions", "before", "after"), [(1, 10_000, 1, 2), (3_000, 3, 5, 6)]
+)
+def test_sticky_takes_no_time_for_many_partitions(topics, partitions, before, after):
+    """Before, each hand-over looked at every partition and every topic: 5.4 s and 1.2 s."""
+    counts = {f"t{i}": partitions for i in range(topics)}
+    members = {f"m{i}": tuple(counts) for i in range(after)}
+    holders = assign("sticky", dict(list(members.items())[:before]), counts, {})
+    start = process_time()
+    owners = assign("sticky", members, counts, holders)
+    assert process_time() - start < 0.8
+    assert len(set(owners.values())) == after

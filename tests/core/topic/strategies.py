@@ -13,10 +13,13 @@ from offsetlog.core.topic.entry import (
     Append,
     Body,
     Collect,
+    Compact,
+    CompactedTo,
     Configure,
     Create,
     Delete,
     Entry,
+    Erase,
     Expire,
     Part,
     Replace,
@@ -79,7 +82,8 @@ def body(rng: Random, state: TopicState) -> Body:
     if kind == 10:
         return Create("t", rng.randint(1, PARTITIONS), (), sees)
     if kind == 11:
-        return Configure(rng.randint(1, PARTITIONS + 1), (("retention.ms", "5"),), sees)
+        policy = rng.choice(("compact", "delete", "compact,delete"))
+        return Configure(rng.randint(1, PARTITIONS + 1), (("cleanup.policy", policy),), sees)
     if kind == 12:
         return Delete(sees) if rng.random() < 0.4 else Create("t", PARTITIONS, (), sees)
     if kind == 13:
@@ -96,8 +100,30 @@ def body(rng: Random, state: TopicState) -> Body:
     return replace(rng, state)
 
 
-def replace(rng: Random, state: TopicState) -> Replace:
-    """A replace of some runs of extents that the state holds in memory."""
+def replace(rng: Random, state: TopicState) -> Replace | Compact | Erase:
+    """A replace of some runs of extents that the state holds in memory, or one of the kinds that
+    replace too."""
+    planned, runs = replaced_runs(rng, state)
+    kind = rng.randrange(4)
+    ends = [
+        (partition, max(0, rng.randint(part.start, part.end + rng.choice((0, 0, 0, 1)))))
+        for partition, part in enumerate(state.parts)
+        if rng.random() < 0.5
+    ]
+    if kind == 0:
+        compacted = tuple(
+            CompactedTo(partition, end, rng.randint(0, 99), rng.randint(0, end))
+            for partition, end in ends
+        )
+        return Compact(planned, runs, compacted)
+    if kind == 1:
+        keys = tuple(f"{rng.getrandbits(256):064x}" for _ in range(rng.randint(0, 2)))
+        return Erase(planned, runs, tuple(ends), "5" * 32, keys, rng.randint(0, 9), "ann@host")
+    return Replace(planned, runs)
+
+
+def replaced_runs(rng: Random, state: TopicState) -> tuple[int, tuple[ReplacedRun, ...]]:
+    """Runs of extents that the state holds in memory, and the tip that they were planned at."""
     planned = rng.randint(max(0, state.tip - 4), state.tip)
     runs = []
     for partition, part in enumerate(state.parts):
@@ -109,7 +135,9 @@ def replace(rng: Random, state: TopicState) -> Replace:
         start, end = extents[low].base, extents[high].end
         edges = sorted({start, end, *(rng.randint(start, end) for _ in range(rng.randint(0, 2)))})
         pieces = tuple(
-            ReplacementPiece(
+            ReplacementPiece(base, stop, 0, 0, 3, 3, 0)
+            if rng.random() < 0.2
+            else ReplacementPiece(
                 base,
                 stop,
                 rng.randint(0, stop - base),
@@ -122,7 +150,7 @@ def replace(rng: Random, state: TopicState) -> Replace:
             for base, stop in zip(edges, edges[1:], strict=False)
         )
         runs.append(ReplacedRun(partition, start, end, pieces))
-    return Replace(planned, tuple(runs))
+    return planned, tuple(runs)
 
 
 def chain(seed: int, length: int) -> list[Entry]:

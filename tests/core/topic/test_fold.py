@@ -11,11 +11,14 @@ from offsetlog.core.topic import invariants as scrub
 from offsetlog.core.topic.entry import (
     Append,
     Collect,
+    Compact,
+    CompactedTo,
     Configure,
     Counted,
     Create,
     Delete,
     Entry,
+    Erase,
     Expire,
     Part,
     Replace,
@@ -370,3 +373,109 @@ def test_a_trim_is_clamped_to_what_exists():
     assert [story.state.start(p) for p in (0, 1)] == [2, 0]
     story.land(Trim(((0, 1),)))
     assert story.state.start(0) == 2
+
+
+# --- rules 2 -------------------------------------------------------------------------------
+
+
+def empty_run(start: int, end: int, partition: int = 0) -> ReplacedRun:
+    """Of which nothing is left."""
+    return ReplacedRun(partition, start, end, (ReplacementPiece(start, end, 0, 0, 0, 0, 0),))
+
+
+def compact(planned: int, *compacted: tuple[int, int, int], runs=()) -> Compact:
+    """Of partition 0: (end, time, tombstones_from)."""
+    return Compact(planned, runs, tuple(CompactedTo(0, *one) for one in compacted))
+
+
+def erase(planned: int, *runs: ReplacedRun, ends=()) -> Erase:
+    return Erase(planned, runs, ends, "5" * 32, ("7" * 64,), 1, "ann@host")
+
+
+def grown(appends: int) -> Story:
+    story = Story()
+    for seq in range(1, appends + 1):
+        story.land(append(seq=seq))
+    return story
+
+
+def test_rules_rise_with_what_counts_and_never_fall():
+    story = Story()
+    assert story.state.rules == 1
+    assert story.reason(Configure(2, (("cleanup.policy", "compact"),), 9)) is not None
+    assert story.state.rules == 1, "it does not count"
+    story.land(Configure(2, (("cleanup.policy", "compact"),), 0))
+    assert story.state.rules == 2
+    story.land(Configure(2, (), 2))
+    assert story.state.rules == 2
+
+
+@pytest.mark.parametrize("make", [lambda n, run: compact(n, runs=(run,)), erase])
+def test_what_compaction_and_erasure_replace_is_as_their_author_saw_it(make):
+    story = grown(4)
+    assert story.reason(make(5, empty_run(0, 4))) is None
+    assert story.reason(make(5, empty_run(2, 6))) == VoidReason.STALE
+    assert story.reason(replace(2, 6, 5)) == VoidReason.STALE, "planned before, landed after"
+    assert story.reason(make(9, empty_run(6, 10))) == VoidReason.STALE, "beyond the end"
+    assert [(e.base, e.end, e.records, e.is_empty) for e in story.state.parts[0].tail] == [
+        (0, 4, 0, True),
+        (4, 6, 2, False),
+        (6, 8, 2, False),
+    ]
+
+
+@pytest.mark.parametrize("body", [compact(3, (5, 1, 0)), erase(3, ends=((0, 5),))])
+def test_neither_speaks_of_what_is_not_there(body):
+    story = grown(2)
+    assert story.reason(body) == VoidReason.INVALID
+    story.land(append(seq=3))
+    assert story.reason(body) is None
+
+
+def test_tombstones_count_from_the_first_pass_that_met_them():
+    story = grown(6)
+    story.land(compact(7, (4, 1000, 1)))
+    story.land(compact(7, (2, 2000, 1)))
+    story.land(compact(7, (8, 3000, 1)))
+    part = story.state.parts[0]
+    assert (part.compacted_to, part.tombstones_from) == (8, 1)
+    assert part.compactions == ((4, 1000), (8, 3000)), "a shorter pass met nothing first"
+    story.land(compact(10, (8, 4000, 5)))
+    part = story.state.parts[0]
+    assert part.compactions == ((8, 3000),) and part.tombstones_from == 5
+    story.land(compact(10, (12, 2500, 12)))
+    part = story.state.parts[0]
+    assert part.compactions == ((12, 3000),), "the clock of the storage does not go back"
+    story.land(Trim(((0, 12),)))
+    assert story.state.parts[0].compacted_to == 12
+    story.land(Delete(0))
+    assert story.state.parts[0].compactions == ()
+
+
+def test_a_pass_that_is_forgotten_makes_its_tombstones_stay_longer(monkeypatch):
+    monkeypatch.setattr(fold_module, "COMPACTIONS_REMEMBERED", 2)
+    story = grown(4)
+    for n in range(1, 5):
+        story.land(compact(5, (2 * n, 1000 * n, 0)))
+    assert story.state.parts[0].compactions == ((6, 3000), (8, 4000))
+
+
+def test_appending_keeps_what_is_known_of_compaction():
+    story = grown(2)
+    story.land(compact(3, (4, 1000, 2)))
+    story.land(append(seq=3))
+    part = story.state.parts[0]
+    assert (part.end, part.compacted_to, part.tombstones_from) == (6, 4, 2)
+
+
+def test_a_pass_over_what_was_trimmed_meanwhile_is_in_snapshots_as_it_is_in_the_fold():
+    """A snapshot left out where tombstones begin if no pass was remembered beside it."""
+    from offsetlog.core.topic.index import EMPTY_INDEX
+    from offsetlog.format import snapshots
+
+    story = grown(4)
+    story.land(Trim(((0, 6),)))
+    story.land(compact(5, (4, 1000, 4)))
+    data = snapshots.encode_snapshot(story.state, EMPTY_INDEX, None)
+    stored, _ = snapshots.decode_snapshot(data, "snapshot")
+    assert [part[3:] for part in stored.parts] == [part[3:] for part in story.state.parts]

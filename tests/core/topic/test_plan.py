@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from offsetlog.core.topic import invariants, landing, retention, rewrite
 from offsetlog.core.topic.extents import Extent
-from offsetlog.core.topic.index import leaf_of
+from offsetlog.core.topic.index import integers, leaf_of
 from offsetlog.values import NO_LIMIT
 from tests.core.topic.test_fold import Story, append
 
@@ -82,7 +82,9 @@ LIMITS = st.just(NO_LIMIT) | st.integers(0, 120)
 @given(runs(), LIMITS, st.just(NO_LIMIT) | st.integers(0, 3000))
 def test_retention_lets_go_a_prefix_and_only_what_a_rule_lets_go(extents, ms, size):
     total = sum(e.bytes for e in extents)
-    start = retention.retained_from(extents, 0, total, 110, ms, size)
+    columns = retention.Sizes._fields
+    sizes = retention.Sizes(*(integers(getattr(e, name) for e in extents) for name in columns))
+    start = retention.retained_from(sizes, 0, 110, ms, size)
     gone = [e for e in extents if e.end <= start]
     kept = [e for e in extents if e.end > start]
     assert start in {0, *(e.end for e in extents)}

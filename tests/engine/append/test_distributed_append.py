@@ -9,7 +9,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from offsetlog.core.topic.entry import Collect, Configure, Create, Delete, Trim
+from offsetlog.core.topic.entry import (
+    Append,
+    Collect,
+    Configure,
+    Create,
+    Delete,
+    Entry,
+    Part,
+    Trim,
+)
 from offsetlog.engine.append import distributed_append as staged
 from offsetlog.engine.append import writer
 from offsetlog.engine.append.distributed_append import TaskShare, TaskStage, append_shares, facts_of
@@ -17,8 +26,8 @@ from offsetlog.engine.append.writer import Sender
 from offsetlog.engine.upkeep.maintenance import Maintenance
 from offsetlog.engine.upkeep.verify import verify_topic
 from offsetlog.errors import InvalidRequestError, StorageError, UnknownTopicError
+from offsetlog.format import entries, segments
 from offsetlog.format import record_schema as rows
-from offsetlog.format import segments
 from offsetlog.format.names import parse_segment
 from offsetlog.format.partitioner import partitions_of
 from tests.engine.scripted import quick_env, topic
@@ -289,7 +298,7 @@ def test_rows_that_a_topic_does_not_take():
         taken.add(batch([b"x" * 1_048_500], keys=[b"k" * 89]), None)
     large = [None, [("a", b"v")], [], [("h", b"x" * 1_048_590), ("i", None)]]
     few = batch([b""] * 1_003 + [b"x"], headers=[None] * 1_000 + large)
-    with pytest.raises(InvalidRequestError, match="has 1048593 bytes; the topic takes 1048588"):
+    with pytest.raises(InvalidRequestError, match="has 1048609 bytes; the topic takes 1048588"):
         taken.add(few.slice(2), None)
     with pytest.raises(InvalidRequestError, match="The timestamp is"):
         taken.add(batch([b"x"], times=10**13), None)
@@ -344,14 +353,16 @@ def test_bytes_that_do_not_shrink_are_not_worked_on():
     headers = [[("h", b"v")]] * count
     for values, codec in ((noise, "UNCOMPRESSED"), ([b"text" * 25] * count, "ZSTD")):
         made = pa.Table.from_batches([batch(values, keys=[b"key"] * count, headers=headers)])
-        encoded = segments.encode(made, "zstd")
-        file = pq.ParquetFile(pa.BufferReader(encoded.data))
-        group = file.metadata.row_group(0)
-        columns = [group.column(i) for i in range(group.num_columns)]
-        found = {column.path_in_schema: column.compression for column in columns}
-        assert found.pop("value") == codec
-        assert set(found.values()) == {"ZSTD"} and len(found) == 4
-        assert file.read().column("value").to_pylist() == values
+        body = Append("a", 0, True, 0, 0, 1, "d", 0, (Part(0, count, 10**6, 0, 0),))
+        entry = entries.encode(Entry("0" * 32, 0, body), made, "zstd")
+        for data in (segments.encode(made, "zstd").data, entry.data):
+            file = pq.ParquetFile(pa.BufferReader(data))
+            group = file.metadata.row_group(0)
+            columns = [group.column(i) for i in range(group.num_columns)]
+            found = {column.path_in_schema: column.compression for column in columns}
+            assert found.pop("value") == codec
+            assert set(found.values()) == {"ZSTD"} and len(found) == 4
+            assert file.read().column("value").to_pylist() == values
 
 
 def test_a_file_that_needs_more_room_than_expected(monkeypatch):

@@ -8,8 +8,7 @@ import pytest
 
 from offsetlog.client.producer import Producer
 from offsetlog.core.topic.entry import Collect, Configure, Create, Delete, Expire, Trim
-from offsetlog.engine.append.digest import digest_of
-from offsetlog.engine.append.record_batch import RecordBatch, prepare
+from offsetlog.engine.append.record_batch import RecordBatch, digest_of, prepare
 from offsetlog.engine.append.writer import Sender
 from offsetlog.engine.upkeep.verify import verify_topic
 from offsetlog.errors import CorruptLogError, InvalidRequestError, StorageError

@@ -9,7 +9,7 @@ from offsetlog.format import record_schema as rows
 
 
 def test_keys_values_and_headers_of_each_row():
-    """Also of slices, and of tables in pieces."""
+    """Also of slices, and of tables in pieces. A header weighs eight bytes more."""
     headers = [[("ab", b"123"), ("c", None)], None, [], [("", b"")], [("ä", b"1")]]
     whole = pa.RecordBatch.from_arrays(
         [
@@ -20,7 +20,7 @@ def test_keys_values_and_headers_of_each_row():
         ],
         schema=rows.ROWS,
     )
-    assert row_bytes(whole).tolist() == [8, 0, 0, 2, 6]
-    assert row_bytes(whole.slice(3)).tolist() == [2, 6]
+    assert row_bytes(whole).tolist() == [24, 0, 0, 10, 14]
+    assert row_bytes(whole.slice(3)).tolist() == [10, 14]
     pieces = pa.Table.from_batches([whole.slice(1, 2), whole.slice(4), whole.slice(0, 1)])
-    assert row_bytes(pieces).tolist() == [0, 0, 6, 8]
+    assert row_bytes(pieces).tolist() == [0, 0, 14, 24]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 import offsetlog
-from offsetlog import InvalidRequestError, StorageError
+from offsetlog import InvalidRequestError, RecordMetadata, StorageError, UnknownTopicError
 from offsetlog.client.log import Log
 from offsetlog.core.group.requests import CommitRequest
-from offsetlog.engine.append import group_commit as appender_module
+from offsetlog.engine.append import group_commit
 from offsetlog.engine.append.group_commit import GroupCommit
 from offsetlog.engine.append.send_buffer import Done
 from offsetlog.engine.append.writer import DELIVERY_SECONDS, Writer
@@ -26,6 +28,7 @@ from offsetlog.engine.topic.stored_state import StoredState
 from offsetlog.storage.memory import MemoryStore
 from tests.engine.append.test_sequences import values
 from tests.engine.scripted import ScriptedStore, fresh_root
+from tests.generators.interrupts import Interrupt
 
 FULL = "the disk is full"
 
@@ -181,7 +184,7 @@ def test_a_flush_tells_what_failed_since_the_last_one():
 
 
 def test_no_failure_is_forgotten_because_there_were_too_many(monkeypatch):
-    monkeypatch.setattr(appender_module, "FAILURES_KEPT", 3, raising=False)
+    monkeypatch.setattr(group_commit, "FAILURES_KEPT", 3, raising=False)
     log = full_log(0)
     noisy, late = log.producer(batch_bytes=1024), log.producer()
     send_apart(noisy, 10)
@@ -310,7 +313,7 @@ def test_an_interrupt_of_the_thread_that_writes_for_all_loses_nothing(scripted, 
         store._create = create  # type: ignore[method-assign]
     mine = producer.send("t", b"mine")
     # The others ask while this thread writes.
-    with writing(log.appender("t")):
+    with writing(log.group_commit("t")):
         for thread in threads:
             thread.start()
         gathered.wait()
@@ -329,7 +332,7 @@ def test_a_batch_that_was_interrupted_twice_says_that_it_may_be_there(scripted, 
     _, log = scripted
     producer = log.producer(linger_ms=60_000)
     idle = threading.Event()
-    appender = log.appender("t")
+    appender = log.group_commit("t")
     appender._thread = threading.Thread(target=idle.wait, daemon=True)
     appender._thread.start()
     future = producer.send("t", b"x")
@@ -394,9 +397,9 @@ def test_a_snapshot_that_cannot_be_made_does_not_end_the_thread_that_writes(log,
         for _ in range(3):
             send_apart(producer, 60)
             producer.flush()
-            log.appender("t").handle.stored._last_published = float("-inf")
+            log.group_commit("t").topic.stored._last_published = float("-inf")
             time.sleep(0.05)
-        assert log.appender("t")._thread.is_alive()
+        assert log.group_commit("t")._thread.is_alive()
         last = producer.send("t", b"last")
         deadline = time.monotonic() + 5
         while not last.done() and time.monotonic() < deadline:
@@ -409,7 +412,7 @@ def test_a_thread_that_died_is_replaced(log):
     log.create_topic("t")
     producer = log.producer()
     producer.send("t", b"one").result()
-    appender = log.appender("t")
+    appender = log.group_commit("t")
     dead = threading.Thread(target=lambda: None)
     dead.start()
     dead.join()
@@ -492,7 +495,7 @@ def test_a_log_closes_the_rest_when_something_of_it_cannot_be_closed(tmp_path, m
     def broken(self) -> None:
         raise UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
 
-    monkeypatch.setattr(log.appender("t"), "close", lambda until: broken(log), raising=False)
+    monkeypatch.setattr(log.group_commit("t"), "close", lambda until: broken(log), raising=False)
     with pytest.raises(UnicodeEncodeError):
         log.close()
     monkeypatch.undo()
@@ -509,7 +512,7 @@ def test_an_unfit_setting_is_named(log):
 def test_what_lingers_is_not_written_with_what_was_due(log):
     """The thread found one batch due, and its sender wrote that one in the meantime."""
     log.create_topic("t")
-    writer = log.appender("t")
+    writer = log.group_commit("t")
     with writing(writer):
         first = log.producer().send("t", b"one")
         while writer._due() and writer._thread is None:
@@ -570,8 +573,8 @@ def test_who_is_interrupted_anywhere_leaves_nothing_locked():
 
 def test_done_wakes_all_who_wait_even_if_a_wake_up_was_lost():
     class Interrupted(Done):
-        def _open(self) -> None:
-            pass
+        def set(self) -> None:
+            self.is_set = True
 
     done = Interrupted()
     assert not done.wait(0.01)
@@ -596,12 +599,12 @@ def no_answer(*given):
 kept = log.producer(batch_bytes=1024, linger_ms=60_000)
 for name in "tu":
     log.create_topic(name)
-    log.topic_handle(name).writer.append = no_answer
+    log.open_topic(name).writer.append = no_answer
 for i in range(40):
     for name in "tu":
         kept.send(name, b"x" * 100)
 if sys.argv[1] == "a lock was left":
-    log.appender("t").lock.acquire()
+    log.group_commit("t").lock.acquire()
 """
 
 
@@ -640,8 +643,10 @@ def test_closing_a_log_waits_once_for_all_that_gets_no_answer():
     futures = []
     for topic in ("t", "u", "v"):
         log.create_topic(topic)
-        log.topic_handle(topic).writer.append = no_answer  # type: ignore[method-assign]
-        log.appender(topic)._thread = threading.current_thread()  # Nobody writes before the end.
+        log.open_topic(topic).writer.append = no_answer  # type: ignore[method-assign]
+        log.group_commit(
+            topic
+        )._thread = threading.current_thread()  # Nobody writes before the end.
         futures += [producer.send(topic, bytes(500)) for _ in range(10)]
     with pytest.raises(StorageError, match="no answer"):
         log.close()
@@ -666,3 +671,266 @@ def test_a_producer_is_not_told_again_what_its_own_futures_told():
         other.flush()
     other.flush()
     log.close()
+
+
+def writing_threads(others: list[threading.Thread]) -> int:
+    """Those that came since these were the only ones."""
+    return sum(
+        thread.name.startswith("offsetlog-t") and thread not in others
+        for thread in threading.enumerate()
+    )
+
+
+def test_many_topics_share_a_bounded_number_of_threads(log):
+    """A producer of 1,000 topics had 1,001 threads."""
+    names = [f"t{i}" for i in range(150)]
+    for name in names:
+        log.create_topic(name)
+    producer = log.producer()
+    most, others = 0, threading.enumerate()
+    futures = []
+    for value in (b"one", b"two"):
+        for name in names:
+            futures.append(producer.send(name, value))
+            most = max(most, writing_threads(others))
+    deadline = time.monotonic() + 60
+    while not all(future.done() for future in futures) and time.monotonic() < deadline:
+        most = max(most, writing_threads(others))
+        time.sleep(0.001)
+    assert all(future.done() for future in futures), "nobody waits for them, and they are written"
+    assert 1 < most <= group_commit.MOST_THREADS
+    assert {future.result().offset for future in futures} == {0, 1}
+
+
+def test_a_thread_with_nothing_to_do_ends(log, monkeypatch):
+    monkeypatch.setattr(group_commit, "IDLE_SECONDS", 0.05)
+    log.create_topic("t")
+    producer, others = log.producer(), threading.enumerate()
+    for value in (b"one", b"two"):
+        future = producer.send("t", value)
+        deadline = time.monotonic() + 10
+        while (not future.done() or writing_threads(others)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert future.done()
+        assert not writing_threads(others)
+
+
+class Served:
+    """What a writing thread serves, as far as it knows of it."""
+
+    def __init__(self, dies: bool) -> None:
+        self.topic = SimpleNamespace(name="t")
+        self.waits_for_thread = False
+        self.may_end, self.ended = threading.Event(), threading.Event()
+        self._dies = dies
+
+    def serve(self) -> None:
+        self.waits_for_thread = False
+        assert self.may_end.wait(10)
+        self.ended.set()
+        if self._dies:
+            raise MemoryError
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_topic_that_waits_gets_the_next_thread_however_it_ends(dies, monkeypatch):
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    threads = group_commit.WritingThreads(1)
+    first, second = Served(dies), Served(False)
+    thread = threads.serve(first)
+    assert thread is not None
+    assert threads.serve(second) is None
+    assert second.waits_for_thread and threads.is_wanted
+    second.may_end.set()
+    assert not second.ended.wait(0.05)
+    first.may_end.set()
+    assert second.ended.wait(10)
+    thread.join(10)
+
+
+def done_within(future, seconds):
+    deadline = time.monotonic() + seconds
+    while not future.done() and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return future.done()
+
+
+def test_a_busy_topic_does_not_keep_its_thread_from_the_others(log):
+    """The other one's records were not written before the busy sender paused."""
+    log._topics._threads._most = 1
+    for name in ("busy", "other"):
+        log.create_topic(name)
+    busy, other = log.producer(linger_ms=50), log.producer()
+    stop = threading.Event()
+
+    def keep_busy():
+        while not stop.is_set():
+            busy.send("busy", b"x")
+            time.sleep(0)
+
+    feeder = threading.Thread(target=keep_busy)
+    feeder.start()
+    try:
+        assert done_within(busy.send("busy", b"x"), 10)
+        assert done_within(other.send("other", b"y"), 2)
+        assert done_within(busy.send("busy", b"x"), 2)
+    finally:
+        stop.set()
+        feeder.join()
+
+
+def test_a_topic_that_lingers_does_not_keep_its_thread_from_the_others(log):
+    log._topics._threads._most = 1
+    for name in ("lingers", "other"):
+        log.create_topic(name)
+    slow, other = log.producer(linger_ms=20_000), log.producer()
+    future = slow.send("lingers", b"x")
+    time.sleep(0.01)
+    assert done_within(other.send("other", b"y"), 2)
+    assert not future.done()
+    slow.flush(timeout=5)
+    assert future.done()
+
+
+def test_a_thread_that_went_idle_before_all_were_busy_serves_who_waits(log):
+    """It slept for 5 s."""
+    log._topics._threads._most = 2
+    for name in ("idle", "lingers", "other"):
+        log.create_topic(name)
+    slow, other = log.producer(linger_ms=20_000), log.producer()
+    assert done_within(other.send("idle", b"x"), 10)
+    time.sleep(0.05)
+    slow.send("lingers", b"x")
+    assert done_within(other.send("other", b"y"), 2)
+
+
+def test_a_topic_whose_turn_came_when_no_thread_could_be_started_is_served_later(monkeypatch):
+    """It counted as waiting for its turn for ever."""
+    monkeypatch.setattr(threading, "excepthook", lambda arguments: None)
+    threads = group_commit.WritingThreads(1)
+    first, second = Served(True), Served(False)
+    thread = threads.serve(first)
+    assert threads.serve(second) is None
+    monkeypatch.setattr(threading.Thread, "start", _no_thread)
+    first.may_end.set()
+    thread.join(10)
+    assert not second.waits_for_thread, "its next record asks for a thread again"
+    monkeypatch.undo()
+    second.may_end.set()
+    assert threads.serve(second) is not None
+    assert second.ended.wait(10)
+
+
+@pytest.mark.parametrize("partition", [None, 1])
+def test_ctrl_c_anywhere_inside_send_leaves_the_records_of_others_whole(log, partition):
+    """The interrupted record is there as it was sent, or not at all."""
+    log.create_topic("orders", partitions=2)
+    mine, other = log.producer(linger_ms=10_000), log.producer(linger_ms=10_000)
+
+    def send(producer, name):
+        return producer.send("orders", name, name, [("name", name)], partition)
+
+    futures, line, interrupt = [send(mine, b"first")], 0, None
+    while interrupt is None or interrupt.where:
+        line += 1
+        interrupt = Interrupt(line)
+        with suppress(KeyboardInterrupt):
+            interrupt.call(lambda: send(mine, b"interrupted"))
+        futures.append(send(other, b"whole-%d" % line))
+    assert line > 30
+    for future in futures:
+        future.result(10)
+    with log.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([("orders", 0), ("orders", 1)])
+        records = consumer.poll(0.0, 1000)
+    assert {b"whole-%d" % n for n in range(1, line + 1)} <= {record.value for record in records}
+    for record in records:
+        assert record.key == record.value and record.headers == [("name", record.value)]
+        assert partition in (None, record.partition)
+
+
+def test_ctrl_c_anywhere_inside_send_arrow_takes_no_record_of_others(log):
+    """An acknowledged record is there under its offset."""
+    log.create_topic("orders")
+    mine, other = log.producer(), log.producer()
+    for producer in (mine, other):
+        producer.send("orders", b"first").result()
+    acknowledged, line, interrupt = {}, 0, None
+    while interrupt is None or interrupt.where:
+        line += 1
+        interrupt = Interrupt(line)
+        table = pa.table({"value": [b"table-%d" % line]})
+        with suppress(KeyboardInterrupt):
+            interrupt.call(lambda table=table: mine.send_arrow("orders", table))
+        acknowledged[other.send("orders", b"record-%d" % line).result().offset] = line
+    assert line > 30
+    with log.consumer(auto_offset_reset="earliest") as consumer:
+        consumer.assign([("orders", 0)])
+        there = {}
+        while found := consumer.poll(0.0):
+            there.update((record.offset, record.value) for record in found)
+    assert {at: there.get(at) for at in acknowledged} == {
+        at: b"record-%d" % line for at, line in acknowledged.items()
+    }
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("kind", ["record", "table"])
+def test_a_limit_that_another_program_raised_is_seen_by_the_first_large_record(
+    tmp_path, kind, keyed
+):
+    """A producer that sends large records alone appended nothing, and so never looked."""
+    about = {"app_id": "a", "sequence": 1} if keyed else {}
+    with offsetlog.open(str(tmp_path)) as log, offsetlog.open(str(tmp_path)) as other:
+        log.create_topic("t", config={"max.message.bytes": 1000})
+        table = pa.table({"value": [bytes(5000)]})
+        with log.producer(**about) as producer:
+            send = (
+                (lambda: producer.send("t", bytes(5000)))
+                if kind == "record"
+                else (lambda: producer.send_arrow("t", table))
+            )
+            with pytest.raises(InvalidRequestError, match="topic 't' has 5000 bytes"):
+                send()
+            other.topic("t").alter(config={"max.message.bytes": 10_000})
+            send().result()
+        assert log.topic("t").end_offsets() == {0: 1}
+
+
+def test_a_producer_goes_on_with_a_topic_that_was_created_again(tmp_path):
+    """What was on its way to the old one is refused, once; it used to be refused for ever."""
+    with offsetlog.open(str(tmp_path)) as log, offsetlog.open(str(tmp_path)) as other:
+        log.create_topic("t")
+        producer = log.producer()
+        producer.send("t", b"0").result()
+        other.delete_topic("t")
+        other.create_topic("t")
+        with pytest.raises(UnknownTopicError, match="was deleted"):
+            producer.send("t", b"lost").result()
+        assert producer.send("t", b"1").result().offset == 1
+        assert log.producer().send("t", b"2").result().offset == 2
+        with log.producer(app_id="a", sequence=1) as keyed:
+            assert keyed.send("t", b"3").result().offset == 3
+
+
+def test_a_table_of_more_than_arrow_joins_is_refused_by_its_column(tmp_path):
+    with offsetlog.open(str(tmp_path)) as log, log.producer() as producer:
+        log.create_topic("t")
+        value = pa.array([bytes(1 << 20)])
+        table = pa.table({"value": pa.chunked_array([value] * 2100)})
+        with pytest.raises(InvalidRequestError, match="Column 'value'.*several tables"):
+            producer.send_arrow("t", table)
+
+
+def test_answers_that_nobody_keeps_are_gone():
+    """As many as there are records, they would be walked over by each garbage collection."""
+    with offsetlog.open("memory://answers") as log, log.producer() as producer:
+        log.create_topic("t")
+        futures = [producer.send("t", b"x") for _ in range(1_000)]
+        answers = [future.result() for future in futures]
+        assert [answer.offset for answer in answers] == list(range(1_000))
+        assert {type(answer) for answer in answers} == {RecordMetadata}
+        del answers
+        gc.collect()
+        alive = [thing for thing in gc.get_objects() if type(thing) is RecordMetadata]
+        assert len(alive) < 100

@@ -17,6 +17,7 @@ import pytest
 import offsetlog
 from offsetlog import InvalidRequestError, OffsetLogWarning, StorageError
 from offsetlog.engine.append import sequence_target
+from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.storage.local.disk import LocalStore
 from tests.engine.append.test_open_fates import keyed, values_of
 from tests.engine.scripted import OneTopicHost, topic
@@ -24,7 +25,10 @@ from tests.engine.scripted import OneTopicHost, topic
 
 def values(log, name: str = "t") -> list[bytes]:
     with log.consumer(topics=[name], auto_offset_reset="earliest") as consumer:
-        return [record.value for record in consumer.poll(max_records=10_000)]
+        out: list[bytes] = []
+        while records := consumer.poll(max_records=10_000):  # A slow one returns a part.
+            out += [record.value for record in records]
+        return out
 
 
 def send(log, sequence: int, *records: bytes, keys: bool = False):
@@ -110,8 +114,10 @@ def test_an_honest_retry_after_partitions_were_added_is_no_error_and_tells_the_t
         told = send(fresh, 19, *records, keys=True)
         by_place = {}
         with fresh.consumer(topics=["t"], auto_offset_reset="earliest") as consumer:
-            for record in consumer.poll(max_records=10_000):
-                by_place[record.partition, record.offset] = record.value
+            # On a busy machine one poll gives up on some partitions.
+            while len(by_place) < 2 * len(first) + 1:
+                for record in consumer.poll(timeout=5, max_records=10_000):
+                    by_place[record.partition, record.offset] = record.value
         assert [by_place[m.partition, m.offset] for m in told] == records
     assert len(by_place) == 2 * len(first) + 1
 
@@ -182,7 +188,7 @@ def send_again(log) -> int:
 
 def test_an_app_id_that_is_no_text_is_refused_at_the_door(log):
     log.create_topic("t")
-    with pytest.raises(InvalidRequestError, match="can't be written as UTF-8"):
+    with pytest.raises(InvalidRequestError, match="can be written as UTF-8"):
         log.producer(app_id="loader-\udcff", sequence=1)
 
 
@@ -374,7 +380,7 @@ def test_a_batch_that_is_there_and_cannot_be_looked_at_is_not_said_to_be_missing
     first = keyed(handle)
     first.send("t", b"x", partition=0)
     first.flush()
-    handle.chain._recent.clear()
+    handle.chain._recent = RecentEntries(0).of_chain()
     store.fail_reads = 1
     again = keyed(handle)
     again.send("t", b"x", partition=0)

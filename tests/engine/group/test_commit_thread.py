@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from offsetlog.engine.env import REAL
-from offsetlog.engine.group.commit_thread import CommitThread
+from offsetlog.engine.group.commit_queue import CommitThread
 
 
 class Work:
@@ -50,3 +50,25 @@ def test_work_that_raises_ends_the_thread_and_the_next_starts_another():
     assert work.thread.wait(0)
     work.add(lambda: done.append("next"))
     assert done == ["next"]
+
+
+@pytest.mark.parametrize("started", [False, True])
+def test_a_start_that_was_interrupted_keeps_nobody_waiting(started):
+    """By Ctrl-C in the thread that wakes it, before or after the system has started the thread."""
+    starts: list[Callable[[], object]] = []
+
+    def interrupted(run: Callable[[], object], _: str) -> None:
+        starts.append(run)
+        if len(starts) == 1:
+            raise KeyboardInterrupt
+
+    work, done = Work(interrupted), []
+    with pytest.raises(KeyboardInterrupt):
+        work.add(lambda: done.append("first"))
+    assert work.thread.wait(1), "no thread runs that could be waited for"
+    if started:
+        starts[0]()
+        assert not done, "another may work by now"
+    work.add(lambda: done.append("second"))
+    starts[1]()
+    assert done == ["first", "second"] and work.thread.wait(1)

@@ -24,7 +24,14 @@ def start(root: Path, name: str, **options) -> subprocess.Popen:
     program = str(Path(__file__).with_name("group_worker.py"))
     with (root.parent / f"{name}.err").open("w") as errors:
         return subprocess.Popen(
-            [sys.executable, program, str(root), str(root.parent / name), json.dumps(options)],
+            [
+                sys.executable,
+                "-P",
+                program,
+                str(root),
+                str(root.parent / name),
+                json.dumps(options),
+            ],
             env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
             stderr=errors,
         )

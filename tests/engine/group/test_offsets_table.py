@@ -61,3 +61,13 @@ def test_an_append_without_an_answer_is_made_again_and_logged(url, caplog, is_th
         assert (committed(log), log.offsets_table.look().version) == (2, version + 1)
     [record] = caplog.records
     assert (record.levelname, "the connection was reset" in record.message) == ("WARNING", True)
+
+
+def test_a_look_that_finds_nothing_new_gives_the_same_table(url):
+    """So a member that acted on it has nothing to do again."""
+    with Log(open_store(url), ENV) as log, Log(open_store(url), ENV) as other:
+        log.offsets_table.accept(commit(1))
+        table = log.offsets_table.look()
+        assert log.offsets_table.look() is table
+        other.offsets_table.accept(commit(2))
+        assert log.offsets_table.look().version == table.version + 1

@@ -14,13 +14,24 @@ import pyarrow.parquet as pq
 import pytest
 
 import offsetlog
-from offsetlog.core.group.facts import Fact
-from offsetlog.core.topic.entry import Configure, Create, Entry
+from offsetlog.core.group.facts import (
+    Fact,
+    Subscription,
+    TopicView,
+    encode_subscription,
+    encode_topic,
+)
+from offsetlog.core.group.fold import fold as fold_facts
+from offsetlog.core.group.state import EMPTY
+from offsetlog.core.topic.entry import Append, Configure, Create, Entry, Part, SegmentRef
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError, StorageError
-from offsetlog.format import entries, names
+from offsetlog.format import decisions, entries, names
 from offsetlog.format import facts_arrow as fact_rows
+from offsetlog.format import record_schema as rows
+from offsetlog.format.parquet import write_sealed
 from offsetlog.storage import open_store
 from offsetlog.storage.offsets.open import open_offsets
+from offsetlog.values import MAX_GROUP_PARTITIONS, MAX_PARTITIONS
 
 
 @pytest.fixture
@@ -35,9 +46,8 @@ def root(tmp_path):
 
 def forge(root: Path, folder: str, number: int, body) -> None:
     """An entry under a good seal, past the checks of whoever encodes."""
-    from offsetlog.format import decisions
-
-    data = entries._encode(decisions.encode(Entry(f"{number:032x}", 0, body)), None, "none", False)
+    decision = decisions.encode(Entry(f"{number:032x}", 0, body))
+    data = write_sealed(entries._NO_ROWS, None, {entries._DECISION: decision})
     path = root / str(names.EntryName(folder, number))
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -140,7 +150,8 @@ def test_folders_that_are_nobodys_topics_are_let_be(root, folder):
     with offsetlog.open(str(root)) as log:
         assert list(log.topics()) == ["t"]
         log.maintain()
-        assert all(report.topic == "t" or folder == "-" for report in log.verify())
+        topics = {report.topic for report in log.verify()} - {"_offsetlog.json"}
+        assert topics == {"t"} or folder == "-"
     assert (root / folder / "_log").is_dir()
 
 
@@ -245,7 +256,7 @@ def test_upkeep_deletes_only_what_is_a_snapshot_of_the_topic(root):
         for topic in ("t", "u"):
             for _ in range(3):
                 send_to(log, topic)
-        log.topic_handle("u").stored.publish()
+        log.open_topic("u").stored.publish()
         stored = root / "t" / "_snapshot"
         stored.mkdir(exist_ok=True)
         for entry in (root / "t" / "_log").rglob("*.parquet"):
@@ -434,4 +445,115 @@ def test_a_file_that_is_much_too_long_is_not_fetched(tmp_path, monkeypatch, kind
         else:
             assert len(consumer.poll(1.0)) == 1, "it is a cache"
         report = log.verify("orders")
-        assert any(path.name in str(fault) for one in report for fault in one.faults)
+        assert any(path.name in str(fault) for one in report for fault in one.faults + one.caches)
+
+
+# --- numbers, names and places that nobody checked -----------------------------------------
+
+SEGMENT = SegmentRef(0, "a" * 32, 100, 20, "0" * 16)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [Part(0, 2**62, 1, 0, 0, SEGMENT), Part(0, 2**62, 1, 0, 0, SEGMENT)],
+        [Part(0, 2**63 - 1, 1, 0, 0, SEGMENT)],
+        [Part(0, 1, 2**62, 0, 0, SEGMENT)] * 2,
+        [Part(0, 1, 1, 0, 0, SEGMENT._replace(size=2**63 - 1))],
+        [Part(0, 1, 1, 0, 0, SEGMENT._replace(size=2**62, footer_bytes=2**61))],
+    ],
+    ids=["records", "offsets", "bytes", "size", "footer"],
+)
+def test_numbers_that_add_up_past_what_there_is(root, parts):
+    forge(root, "t", 2, Append("a" * 32, 1, True, 2, 0, 2, "d" * 16, 0, tuple(parts)))
+    asked = everything(root)
+    assert [type(found) for found in asked[1:3]] == [CorruptLogError] * 2
+    assert type(asked[-1]) is CorruptLogError, "nothing is acknowledged behind it"
+
+
+@pytest.mark.parametrize("name", ["a\\b", "\u00a0", "x\ny", ".tmp-x", "partition=0/a\\b"])
+def test_a_foreign_folder_in_a_topics_folder_is_passed_over(root, name):
+    (root / "t" / name).mkdir(parents=True)
+    (root / "t" / "_log" / "x\\y").mkdir()
+    with offsetlog.open(str(root)) as log:
+        assert [done.topic for done in log.maintain()] == ["t"]
+        log.verify()
+        assert send(log).offset == 1
+    assert (root / "t" / name).is_dir()
+
+
+def test_a_position_in_a_topic_whose_name_is_none_is_shown_and_can_be_removed(root, table):
+    with_rows(table, replaced("topic", pa.array(["../../x"])))
+    with offsetlog.open(str(root)) as log:
+        group = log.group("billing")
+        [lag] = [one for one in group.describe().partitions if one.topic == "../../x"]
+        assert (lag.committed, lag.end, lag.records) == (1, None, None)
+        assert group.lag()
+        group.delete_offsets("../../x")
+        assert "../../x" not in {one.topic for one in group.describe().partitions}
+        with pytest.raises(InvalidRequestError, match="not a legal topic name"):
+            group.delete_offsets("../../y")
+
+
+def test_facts_of_millions_of_partitions_do_not_count(root, table):
+    """They would be dealt out, partition by partition, in every program that looks."""
+    names_ = tuple(f"t{number}" for number in range(30))
+    joined = encode_subscription(Subscription(names_, host="h"))
+    facts = [Fact("g", None, None, None, joined, 5, 1, 0, "m", "join", "w" * 32, 3, 0)]
+    view = encode_topic(TopicView(MAX_PARTITIONS // 10, 1))
+    facts += [
+        Fact("g", name, None, None, view, 5, 1, 0, None, "topics", "w" * 32, 3, place + 1)
+        for place, name in enumerate(names_)
+    ]
+    ignored: list[str] = []
+    state = fold_facts(EMPTY, facts, 3, lambda fact, reason: ignored.append(reason))
+    assert (len(state.groups["g"].targets), ignored) == (30 * MAX_PARTITIONS // 10, [])
+    monstrous = encode_topic(TopicView(MAX_PARTITIONS, 1))
+    facts += [
+        Fact("g", f"u{number}", None, None, monstrous, 5, 1, 0, None, "topics", "w" * 32, 4, number)
+        for number in range(40)
+    ]
+    state = fold_facts(EMPTY, facts, 4, lambda fact, reason: ignored.append(reason))
+    assert set(ignored) == {"too-many-partitions"} and len(ignored) == 33
+    seen = sum(view.partitions for view in state.groups["g"].topics.values())
+    assert seen == MAX_GROUP_PARTITIONS
+
+
+@pytest.mark.parametrize("place", ["log", "topic", "pictures"])
+def test_a_place_that_is_no_offsets_table_stays_as_it_is(root, tmp_path, place):
+    other = tmp_path / "other"
+    with offsetlog.open(str(other)) as log:
+        log.create_topic("u")
+    where = {"log": other, "topic": other / "u", "pictures": tmp_path / "pictures"}[place]
+    where.mkdir(exist_ok=True)
+    (where / "a.jpg").touch()
+    before = sorted(path.relative_to(where) for path in where.rglob("*"))
+    with (
+        offsetlog.open(str(root), offsets_table=str(where)) as log,
+        pytest.raises(InvalidRequestError, match=r"a\.jpg|'u'|_log"),
+        log.consumer("g") as consumer,
+    ):
+        consumer.subscribe(["t"])
+        consumer.poll(0)
+    assert sorted(path.relative_to(where) for path in where.rglob("*")) == before
+
+
+def test_headers_weigh_something(root):
+    """Millions of empty ones would unfold to more than a reader takes."""
+    with offsetlog.open(str(root)) as log, log.producer() as producer:
+        with pytest.raises(InvalidRequestError, match="more than 100,000 headers"):
+            producer.send("t", b"", headers=[("", b"")] * 200_000)
+        headers = pa.array([[("", b"")] * 200_000], rows.HEADERS)
+        with pytest.raises(InvalidRequestError, match="1600000 bytes"):
+            producer.send_arrow("t", pa.table({"value": [b""], "headers": headers}))
+        with pytest.raises(InvalidRequestError, match="UTF-8|text"):
+            producer.send("t", b"", headers=[("\ud800", b"")])
+        many = [("", b"")] * 100_000
+        for _ in range(20):
+            producer.send("t", b"", headers=many, partition=1)
+        producer.flush()
+        consumer = log.consumer(auto_offset_reset="earliest")
+        consumer.assign([("t", 1)])
+        got = [len(record.headers) for _ in range(20) for record in consumer.poll(0)]
+        assert got == [100_000] * 20
+        assert log.maintain() and not any(report.faults for report in log.verify())

@@ -22,9 +22,9 @@ def test_a_tailing_reader_rests_on_newer_stored_states(monkeypatch: pytest.Monke
         for number in range(200):
             producer.send("orders", b"%d" % number).result()
             if number % 10 == 9:
-                writing.topic_handle("orders").stored.publish()
+                writing.open_topic("orders").stored.publish()
             seen += [record.value for record in consumer.poll(timeout=1)]
-            state = reading.topic_handle("orders").chain.state
+            state = reading.open_topic("orders").chain.state
             longest = max(longest, state.tail_extents)
         assert seen == [b"%d" % number for number in range(200)]
         assert longest <= 40

@@ -22,7 +22,7 @@ def fill(log, topic: str = "t") -> None:
             for partition in range(2):
                 producer.send(topic, bytes(300_000 * (number % 2)), partition=partition).result()
     log.maintain(topic)
-    log.topic_handle(topic).stored.publish()
+    log.open_topic(topic).stored.publish()
 
 
 def files(root: Path) -> set[str]:
@@ -273,7 +273,7 @@ def test_an_interrupted_purge_is_ended_by_the_next(tmp_path, monkeypatch):
             with log.producer() as producer:
                 producer.send("t", bytes(300_000)).result()
                 producer.send("t", b"x").result()
-            log.topic_handle("t").stored.publish()
+            log.open_topic("t").stored.publish()
             left, delete = [most], log.store.delete
 
             def dies(names, left=left, delete=delete):

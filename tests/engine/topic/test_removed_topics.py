@@ -64,7 +64,7 @@ def test_what_is_sent_after_the_folder_went_is_refused(url, how, opened, again, 
             for number in range(SENT):
                 producer.send("t", b"old %d" % number).result()
         if opened == "from a snapshot":
-            log.topic_handle("t").stored.publish()
+            log.open_topic("t").stored.publish()
     with offsetlog.open(url) as log, log.producer() as producer:
         producer.send("t", b"the first").result()
         remove(url, how)
@@ -144,7 +144,7 @@ def test_what_upkeep_does_to_the_known_entry_is_no_removal(url):
             producer.send("t", b"0").result()
             with offsetlog.open(url) as sender, sender.producer() as other:
                 other.send("t", b"1").result()
-                log.topic_handle("t").stored.publish()
+                log.open_topic("t").stored.publish()
                 with offsetlog.open(url) as late, late.producer() as third:
                     third.send("t", b"2").result()
                     for number in range(8):
@@ -253,7 +253,7 @@ def test_on_a_server_it_is_looked_at_now_and_then(tmp_path):
     with offsetlog.open(str(root)) as log:
         log.create_topic("t")
     store, log = remote_log(root, clock)
-    handle = log.topic_handle("t")
+    handle = log.open_topic("t")
     handle.state()
     store.asked.clear()
     appended(handle, 50)
@@ -277,7 +277,7 @@ def test_on_a_server_a_reader_looks_now_and_then(tmp_path):
             for number in range(SENT):
                 producer.send("t", b"old %d" % number).result()
     store, log = remote_log(root, clock)
-    handle = log.topic_handle("t")
+    handle = log.open_topic("t")
     handle.state()
     store.asked.clear()
     for _ in range(5):
@@ -312,7 +312,7 @@ def test_on_a_server_a_writer_finds_it_when_it_would_store_a_snapshot(tmp_path):
     with offsetlog.open(str(root)) as log:
         log.create_topic("t")
     _, log = remote_log(root, clock)
-    handle = log.topic_handle("t")
+    handle = log.open_topic("t")
     handle.state()
     appended(handle, 40)
     clock.now += 2

@@ -9,7 +9,7 @@ from typing import Any
 import offsetlog
 import offsetlog.spark
 from tests.servers.process import free_port
-from tests.spark_plugin.story import report, story
+from tests.spark_plugin.story import report, run_to_the_end, story
 
 
 def main(place: Path) -> None:
@@ -80,17 +80,15 @@ def _foreach_batch(spark: Any, root: str, place: Path) -> dict[str, Any]:
 
 
 def _count(spark: Any, root: str, place: Path, note: Any) -> None:
-    query = (
+    writer = (
         spark.readStream.format("offsetlog")
         .options(subscribe="orders", startingOffsets="earliest", maxOffsetsPerTrigger="40")
         .load(root)
         .writeStream.foreachBatch(note)
         .queryName("counting")
         .option("checkpointLocation", str(place / "counting"))
-        .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(240)
+    run_to_the_end(writer)
 
 
 if __name__ == "__main__":

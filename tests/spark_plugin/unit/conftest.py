@@ -17,7 +17,8 @@ from pyspark_offsetlog.sink import commit as sink_commit
 from pyspark_offsetlog.sink import task as sink_task
 from pyspark_offsetlog.source import visibility as sight
 from tests.engine.scripted import ScriptedStore, quick_env
-from tests.spark_plugin.unit.engine import Checkpoint, Engine, fresh_root
+from tests.spark_plugin.unit.engine import Checkpoint, Engine, fill, fresh_root
+from tests.spark_plugin.unit.group_tools import GROUP
 from tests.spark_plugin.unit.sink_tools import ROWS, FakeContext, roots
 
 
@@ -47,6 +48,19 @@ def running() -> Iterator[Callable[..., Engine]]:
     yield make
     for query in made:
         query.stop()
+
+
+@pytest.fixture
+def caught_up(log: Any, root: str, running: Callable[..., Engine]) -> Callable[..., Engine]:
+    """A query of the group ``g`` that has read all, so many records of each partition too."""
+
+    def make(counts: dict[int, int], **given: Any) -> Engine:
+        fill(log, "orders", counts)
+        query = running(root, **given, **GROUP)
+        query.drain()
+        return query
+
+    return make
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ from pyspark_offsetlog.options.check import source_options
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.schema import source_schema
 from pyspark_offsetlog.source.micro_batches import QueryRun
-from pyspark_offsetlog.source.read_tasks import LogPartition, PlannedRange, read
+from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
+from pyspark_offsetlog.source.read_tasks import read
 from pyspark_offsetlog.source.to_spark import output_columns
 
 _roots = itertools.count()

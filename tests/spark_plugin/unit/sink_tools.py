@@ -53,7 +53,7 @@ def batch(**options) -> BatchWriter:
 
 def values(log: Log, topic: str = "t") -> list[str]:
     """All values of a topic, partition after partition."""
-    handle = log.topic_handle(topic)
+    handle = log.open_topic(topic)
     state = handle.state()
     out = []
     for partition in range(state.partitions):
@@ -63,4 +63,4 @@ def values(log: Log, topic: str = "t") -> list[str]:
 
 
 def entries(log: Log, topic: str = "t") -> int:
-    return log.topic_handle(topic).refresh().tip
+    return log.open_topic(topic).refresh().tip

@@ -71,11 +71,9 @@ def test_without_a_group_nothing_is_committed(log: Any, root: str, running: Any)
 
 
 def test_a_checkpoint_of_another_root_does_not_move_the_group_beyond_its_log(
-    log: Any, root: str, running: Any
+    running: Any, caught_up: Any
 ) -> None:
-    fill(log, "orders", {0: 9, 1: 1})
-    query = running(root, **GROUP)
-    query.drain()
+    query = caught_up({0: 9, 1: 1})
     elsewhere = fresh_root()
     other = open_log(LogAddress(elsewhere))
     other.create_topic("orders", partitions=2)
@@ -204,10 +202,8 @@ def test_an_older_query_commits_nothing_after_it_was_put_out(
     assert len(group_of(log).members) == 1
 
 
-def test_a_consumer_does_not_join_beside_a_query(log: Any, root: str, running: Any) -> None:
-    fill(log, "orders", {0: 5})
-    query = running(root, kafka__client__id="nightly", **GROUP)
-    query.drain()
+def test_a_consumer_does_not_join_beside_a_query(log: Any, caught_up: Any) -> None:
+    caught_up({0: 5}, kafka__client__id="nightly")
     with (
         pytest.raises(OffsetLogError, match="nightly"),
         log.consumer(group="g", topics=["orders"]) as consumer,

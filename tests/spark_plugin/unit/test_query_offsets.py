@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from offsetlog.errors import InvalidRequestError
 from offsetlog.values import TopicPartition
+from pyspark_offsetlog.source.next_batch import share_out
 from pyspark_offsetlog.source.offsets import (
     OffsetRange,
     QueryOffset,
     begin_of,
     parse,
-    share_out,
     split_ranges,
 )
 

@@ -23,10 +23,8 @@ log = log_of_orders(partitions=2)
 # --- resets --------------------------------------------------------------------------------
 
 
-def test_a_reset_rewinds_a_running_query(log: Any, root: str, running: Any) -> None:
-    fill(log, "orders", {0: 5, 1: 3})
-    query = running(root, **GROUP)
-    query.drain()
+def test_a_reset_rewinds_a_running_query(log: Any, caught_up: Any) -> None:
+    query = caught_up({0: 5, 1: 3})
     reset(log, to="earliest")
     assert at(query.batch()) == {("orders", 0): [0, 1, 2, 3, 4], ("orders", 1): [0, 1, 2]}
     end = query.checkpoint.wal[-1]
@@ -39,11 +37,9 @@ def test_a_reset_rewinds_a_running_query(log: Any, root: str, running: Any) -> N
     assert "@from" not in query.checkpoint.wal[-1]
 
 
-def test_a_reset_is_followed_by_the_very_next_batch(log: Any, root: str, running: Any) -> None:
+def test_a_reset_is_followed_by_the_very_next_batch(log: Any, caught_up: Any) -> None:
     """Also by a query that was idle, and looks at its group only now and then."""
-    fill(log, "orders", {0: 5})
-    query = running(root, **GROUP)
-    query.drain()
+    query = caught_up({0: 5})
     for _ in range(5):
         assert query.batch() is None
         reset(log, to="earliest", partitions=[0])
@@ -54,11 +50,9 @@ def test_a_reset_is_followed_by_the_very_next_batch(log: Any, root: str, running
 
 
 def test_a_reset_of_a_stopped_query_is_followed_at_its_restart(
-    log: Any, root: str, running: Any
+    log: Any, root: str, running: Any, caught_up: Any
 ) -> None:
-    fill(log, "orders", {0: 5, 1: 3})
-    query = running(root, **GROUP)
-    query.drain()
+    query = caught_up({0: 5, 1: 3})
     query.stop()
     reset(log, to=2, partitions=[0])
     again = running(root, query.checkpoint, **GROUP)
@@ -91,10 +85,8 @@ def test_a_reset_to_what_the_query_has_not_seen_yet(log: Any, root: str, running
     assert at(running(root, query.checkpoint, **GROUP).drain()) == {("orders", 0): [7]}
 
 
-def test_two_resets_in_a_row(log: Any, root: str, running: Any) -> None:
-    fill(log, "orders", {0: 5, 1: 3})
-    query = running(root, **GROUP)
-    query.drain()
+def test_two_resets_in_a_row(log: Any, caught_up: Any) -> None:
+    query = caught_up({0: 5, 1: 3})
     reset(log, to="earliest", partitions=[0])
     reset(log, to=1, partitions=[1])
     assert at(query.batch()) == {("orders", 0): [0, 1, 2, 3, 4], ("orders", 1): [1, 2]}
@@ -117,10 +109,8 @@ def test_a_reset_between_two_batches_of_a_limited_query(log: Any, root: str, run
     ]
 
 
-def test_a_reset_to_before_the_logs_start(log: Any, root: str, running: Any, capsys: Any) -> None:
-    fill(log, "orders", {0: 8})
-    query = running(root, **GROUP)
-    query.drain()
+def test_a_reset_to_before_the_logs_start(log: Any, capsys: Any, caught_up: Any) -> None:
+    query = caught_up({0: 8})
     reset(log, to=1, partitions=[0])
     log.topic("orders").delete_records({0: 5})
     assert at(query.batch()) == {("orders", 0): [5, 6, 7]}
@@ -128,13 +118,9 @@ def test_a_reset_to_before_the_logs_start(log: Any, root: str, running: Any, cap
     assert query.drain() == []
 
 
-def test_a_reset_to_what_is_gone_to_the_last_record_is_caught_up(
-    log: Any, root: str, running: Any
-) -> None:
+def test_a_reset_to_what_is_gone_to_the_last_record_is_caught_up(log: Any, caught_up: Any) -> None:
     """Where the group was put, nothing is left to read; its lag goes to 0 all the same."""
-    fill(log, "orders", {0: 8, 1: 2})
-    query = running(root, **GROUP)
-    query.drain()
+    query = caught_up({0: 8, 1: 2})
     reset(log, to=1, partitions=[0])
     log.topic("orders").delete_records({0: 8})
     assert query.drain() == []
@@ -175,11 +161,9 @@ def test_a_reset_after_available_now_has_ended_is_left_to_the_next_run(
 
 
 def test_the_batch_after_a_reset_run_again_reads_the_same(
-    log: Any, root: str, running: Any
+    log: Any, root: str, running: Any, caught_up: Any
 ) -> None:
-    fill(log, "orders", {0: 9, 1: 3})
-    query = running(root, maxOffsetsPerTrigger=5, **GROUP)
-    query.drain()
+    query = caught_up({0: 9, 1: 3}, maxOffsetsPerTrigger=5)
     reset(log, to=2, partitions=[0])
     query.plan()
     rows = query.rows()
@@ -298,11 +282,9 @@ def test_a_reset_beyond_what_is_in_sight_is_no_reset_to_the_start(
 
 
 def test_a_group_that_was_deleted_does_not_move_a_checkpoint(
-    log: Any, root: str, running: Any
+    log: Any, root: str, running: Any, caught_up: Any
 ) -> None:
-    fill(log, "orders", {0: 5})
-    query = running(root, **GROUP)
-    query.drain()
+    query = caught_up({0: 5})
     reset(log, to="earliest")
     query.drain()
     query.stop()
@@ -347,12 +329,10 @@ def test_a_reset_is_followed_to_where_it_put_the_group_whatever_happened_since(
 
 
 def test_a_query_that_was_copied_follows_what_its_copy_has_followed(
-    log: Any, root: str, running: Any
+    log: Any, root: str, running: Any, caught_up: Any
 ) -> None:
     """As a checkpoint that was restored from a backup does."""
-    fill(log, "orders", {0: 10})
-    query = running(root, **GROUP)
-    query.drain()
+    query = caught_up({0: 10})
     query.stop()
     copy = Checkpoint()
     copy.wal, copy.done = list(query.checkpoint.wal), query.checkpoint.done

@@ -56,7 +56,7 @@ def test_offsets_out_of_range(log: Any, root: str) -> None:
     for loss in ("true", "false"):
         with pytest.raises(OffsetOutOfRangeError, match="6 for orders-0, which is beyond") as error:
             Engine(root, subscribe="orders", startingOffsets=beyond, failOnDataLoss=loss).plan()
-        assert "0 to 5" in error.value.hint
+        assert "0 to 4, and the next record gets 5" in error.value.hint
     log.topic("orders").delete_records({0: 4})
     below = '{"orders":{"0":2,"1":0,"2":0}}'
     with pytest.raises(OffsetOutOfRangeError, match="now starts at 4"):

@@ -40,6 +40,34 @@ def test_a_micro_batch_counts_once_whatever_is_run_again(log, task):
     assert len(values(log)) == 4
 
 
+OLD, NEW = "0f8e5f3c-0000-4000-8000-00000000000a", "0f8e5f3c-0000-4000-8000-00000000000b"
+
+
+def test_a_batch_that_is_run_again_under_another_query_id_is_refused(log, task):
+    """Spark before 4.2 makes up a new id when a checkpoint's metadata is lost."""
+
+    def commit(values, number, query):
+        message = task(stream(), values, query=query, batch=number, partition=0)
+        stream().commit([message], number)
+
+    for number in range(4):
+        commit(["a", "b"], number, OLD)
+    with pytest.raises(InvalidRequestError, match=f"batch 3 of the query {OLD} with as many") as e:
+        commit(["a", "b"], 3, NEW)
+    assert f'Put the file back: {{"id":"{OLD}"}}' in str(e.value)
+    assert len(values(log)) == 8
+    # A new query begins at 0; and one that comes later has other numbers, or other rows.
+    commit(["c"], 0, NEW)
+    commit(["d"], 3, NEW)
+    commit(["e", "f"], 4, "0f8e5f3c-0000-4000-8000-00000000000c")
+    commit(["e", "f", "g"], 3, "0f8e5f3c-0000-4000-8000-00000000000d")
+    # Two queries that were started together have the same numbers, and may have as many records.
+    commit(["g", "h"], 3, "0f8e5f3c-0000-4000-8000-00000000000f")
+    # Whoever writes with a key of his own is no query.
+    batch(txnappid="job", txnversion="9").commit([task(batch(), ["x"], partition=0)])
+    commit(["x"], 9, "0f8e5f3c-0000-4000-8000-00000000000e")
+
+
 def test_an_abort_leaves_everything_where_it_is(log, task, monkeypatch):
     monkeypatch.setattr(sink_task, "MESSAGE_BYTES", 0)
     message = task(stream(), ["a"], partition=0)
@@ -79,7 +107,7 @@ def test_a_batch_write_without_a_key_is_written_each_time(log, task):
         made = batch()
         made.commit([task(made, ["a"], partition=0)])
     assert values(log) == ["a", "a"]
-    state = log.topic_handle("t").refresh()
+    state = log.open_topic("t").refresh()
     assert len(state.own) == 2 and len(state.callers) == 0
 
 
@@ -270,7 +298,7 @@ def test_time_of_append(log, task):
     log.create_topic("stamped", partitions=1, config={"message.timestamp.type": "LogAppendTime"})
     made = stream(topic="stamped")
     made.commit([task(made, ["a"])], 0)
-    [found] = log.topic_handle("stamped").reader.read(0, 0, 1)
+    [found] = log.open_topic("stamped").reader.read(0, 0, 1)
     assert found.table.column("timestamp").cast(pa.int64()).to_pylist()[0] > 1_600_000_000_000
     with log.consumer(auto_offset_reset="earliest") as consumer:
         consumer.assign([("stamped", 0)])

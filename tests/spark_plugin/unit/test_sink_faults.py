@@ -204,5 +204,5 @@ def test_a_topic_made_anew_between_the_tasks_of_one_batch(log, task):
         with pytest.raises(UnknownTopicError, match="deleted"):
             by_column().commit(messages, 0)
     by_column().commit([task(made, ["a"]), second], 0)
-    [kept] = {log.topic_handle("t").state().start(p) for p in range(4)}
+    [kept] = {log.open_topic("t").state().start(p) for p in range(4)}
     assert kept == 0 and sorted(values(log)) == ["a", "b"]

@@ -143,12 +143,12 @@ def test_segments_in_a_copy_of_the_root_are_not_named(
     another_process()
     with seen_as("older", place):
         message = task(made, ["b"], 0, partition=0)
-    before = there.topic_handle("t").refresh().tip
+    before = there.open_topic("t").refresh().tip
     with pytest.raises(StorageError, match=r"Of 2 segments .* 1 are not there") as failed:
         commit(made, [message, seen])
     assert socket.gethostname() in str(failed.value)
     assert "t/partition=0/" in str(failed.value) and not failed.value.may_have_landed
-    assert there.topic_handle("t").refresh().tip == before
+    assert there.open_topic("t").refresh().tip == before
     commit(made, [task(made, ["b"], 0, partition=0), seen])
     assert values(there) == ["old", "b", "a"]
 

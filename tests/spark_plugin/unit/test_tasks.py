@@ -38,7 +38,9 @@ def send(log, times, each=1, size=10):
 
 def tasks(log, one_each=False):
     ends = log.topic("orders").end_offsets()
-    work = rows.plan_ranges(log, [OffsetRange("orders", p, 0, end) for p, end in ends.items()])
+    work = rows.plan_ranges(
+        log.open_topic, [OffsetRange("orders", p, 0, end) for p, end in ends.items()]
+    )
     made = rows.plan_tasks(log, LogAddress(log.url), work, one_each)
     told = [w.range for task in made for w in task.work]
     assert sorted(told) == [OffsetRange("orders", p, 0, end) for p, end in sorted(ends.items())]
@@ -76,7 +78,9 @@ def test_segments_are_tasks_of_their_own(log):
 
 def only_task(log):
     ends = log.topic("orders").end_offsets()
-    work = rows.plan_ranges(log, [OffsetRange("orders", p, 0, end) for p, end in ends.items()])
+    work = rows.plan_ranges(
+        log.open_topic, [OffsetRange("orders", p, 0, end) for p, end in ends.items()]
+    )
     [task] = rows.plan_tasks(log, LogAddress(log.url), work)
     return task
 
@@ -142,7 +146,7 @@ def test_records_that_go_between_the_plan_and_the_reading(log, monkeypatch, capf
     with log.producer() as producer:
         for at in range(9):
             producer.send("orders", bytes(300_000), partition=0, key=str(at).encode()).result()
-    work = rows.plan_ranges(log, [OffsetRange("orders", 0, 0, 9)])
+    work = rows.plan_ranges(log.open_topic, [OffsetRange("orders", 0, 0, 9)])
     log.delete_topic("orders") if how != "trimmed" else log.topic("orders").delete_records({0: 4})
     if how == "made anew":
         log.create_topic("orders", partitions=PARTITIONS)
@@ -181,7 +185,8 @@ from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.schema import source_schema
 
 with offsetlog.open(sys.argv[1]) as log:
-    work = read_tasks.plan_ranges(log, [OffsetRange("orders", 0, 0, 3)])
+    log.topic("orders")
+    work = read_tasks.plan_ranges(log.open_topic, [OffsetRange("orders", 0, 0, 3)])
     [task] = read_tasks.plan_tasks(log, LogAddress(log.url), work)
     target = output_columns(source_schema(True))
     found = sum(batch.num_rows for batch in read_tasks.read(task, target))

@@ -238,6 +238,17 @@ def test_open_folders_are_bounded(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) <= before + 2
 
 
+def test_folders_that_are_open_when_the_program_ends_say_nothing(tmp_path: Path) -> None:
+    """Python takes the names of a module away before it lets go of the last objects."""
+    code = (
+        "import os; from offsetlog.storage.local import files;"
+        f"folder = files.Folder(os.open({str(tmp_path)!r}, os.O_RDONLY)); files.os = None;"
+        "fd = folder.fd; del folder; os.open('/', os.O_RDONLY) == fd or print('still open')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout + done.stderr == ""
+
+
 def test_threads_share_a_store(store: LocalStore) -> None:
     won: list[int] = []
 

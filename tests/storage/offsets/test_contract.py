@@ -193,7 +193,7 @@ def test_upkeep_changes_nothing_that_is_read(opened):
     port, sleeper = opened(), opened()
     table = grow(port, begin(port), 5)
     seen = fold(EMPTY, sleeper.read(-1).facts, table.version)
-    port.tidy(table.version)
+    port.tidy()
     table = fold(table, (), port.read(table.version).version)
     table = grow(port, table, 3)
     port.store_checkpoint(table)
@@ -309,10 +309,17 @@ def test_heartbeats_are_overwritten(opened):
     assert port.look_at_beat("m-1") is None
 
 
+@pytest.mark.parametrize("opened", FAST, indirect=True)
+def test_a_checkpoint_without_a_table_is_none(opened):
+    port = opened()
+    data = fact_rows.encode_checkpoint(GroupsState(3, {}), "")
+    port.store.put(f"{FOLDER}/_state/checkpoint.json", data)
+    assert port.checkpoint() == EMPTY
+
+
 @pytest.mark.parametrize("opened", ["delta-local", "delta-moto"], indirect=True)
 def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch):
     monkeypatch.setattr(delta, "LOGS_KEPT", 3)
-    monkeypatch.setattr(delta, "TIDY_EVERY", 10)
     monkeypatch.setattr(delta, "CHECK_SECONDS", 0.05)
     port, sleeper, writer = opened(), opened(), opened()
     table = grow(port, begin(port), 2)
@@ -321,7 +328,7 @@ def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch)
     _, old = facts_of(table, 99)
     writer.read(table.version)
     table = grow(port, table, 20)
-    port.tidy(table.version)
+    port.tidy()
     table = fold(table, (), port.read(table.version).version)
     assert port.store.get(f"{FOLDER}/_delta_log/{seen.version + 1:020d}.json") is None
     # The number is free again, and still nobody gets it.
@@ -342,7 +349,7 @@ def test_a_put_that_comes_after_the_log_was_cleaned_is_believed_by_nobody(
     port, bystander = opened(), opened()
     stood = OffsetsTable(opened(), REAL)
     table = grow(port, begin(port), 2)
-    port.tidy(table.version)
+    port.tidy()
     log = f"{FOLDER}/_delta_log"
     early = port.store.get(f"{log}/_last_checkpoint")
     table = fold(table, (), port.read(table.version).version)
@@ -350,7 +357,7 @@ def test_a_put_that_comes_after_the_log_was_cleaned_is_believed_by_nobody(
     bystander.read(-1)
     seen = stood.look()
     table = grow(port, table, 20)
-    port.tidy(table.version)
+    port.tidy()
     table = fold(table, (), port.read(table.version).version)
     if note == "is of old":
         port.store.put(f"{log}/_last_checkpoint", early)
@@ -386,7 +393,7 @@ def test_a_look_costs_what_is_new(opened):
 
     port = opened()
     table = grow(port, begin(port), 30)
-    port.tidy(table.version)
+    port.tidy()
     reader = opened()
     reader.read(-1)
     counting = CountingStore(reader.store)

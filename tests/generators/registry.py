@@ -1,0 +1,113 @@
+"""All generators by name. A new one is a module and a line here: ``make test`` runs its short form,
+and ``make soak`` runs it for its share of the time and gives it a row.
+
+A module offers
+
+- ``history(seed, folder)``: one random history. ``folder`` is empty and its own. It returns what it
+  did: ``operations``, and under other names how often each thing was let go wrong. Whatever it
+  raises is a violation, and the message tells what happened before.
+- ``PLANTED``: bugs by name, each with a first seed to look at. While one is planted some history
+  must raise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import tempfile
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, redirect_stderr
+from pathlib import Path
+from typing import NamedTuple
+
+OPERATIONS = "operations"
+
+
+class Bug(NamedTuple):
+    plant: Callable[[], AbstractContextManager[None]]
+    first_seed: int = 1
+    """A history that found it when it was written; all others are looked at after it."""
+
+
+class Generator(NamedTuple):
+    name: str
+    module: str
+    histories: int
+    """Of the short form, which takes a few seconds."""
+
+    @property
+    def planted(self) -> Mapping[str, Bug]:
+        planted: Mapping[str, Bug] = importlib.import_module(self.module).PLANTED
+        return planted
+
+    def history(self, seed: int) -> Outcome:
+        """One history. What it finds is in the outcome; nothing is raised."""
+        run = importlib.import_module(self.module).history
+        # Threads of a history that failed may still write.
+        place = tempfile.TemporaryDirectory(
+            prefix=f"offsetlog-{self.name}-", ignore_cleanup_errors=True
+        )
+        with place as folder, _quiet():
+            try:
+                return Outcome(seed, Counter(run(seed, Path(folder))), None)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is the history's finding
+                return Outcome(seed, Counter(), error)
+
+    def again(self, seed: int) -> str:
+        """The command that runs the history of a seed again."""
+        return f"again: python -m tests.generators {self.name} --seed {seed}"
+
+
+class Outcome(NamedTuple):
+    seed: int
+    counts: Counter[str]
+    failure: BaseException | None
+
+
+GENERATORS = (
+    Generator("restarts", "tests.generators.restarts", 25),
+    Generator("power", "tests.generators.power", 3),
+    Generator("interrupts", "tests.generators.interrupts", 3),
+    Generator("users' code", "tests.generators.users_code", 8),
+    Generator("views", "tests.generators.views", 3),
+    Generator("sizes", "tests.generators.sizes", 5),
+    Generator("contents", "tests.generators.contents", 4),
+    Generator("input", "tests.generators.input", 4),
+    Generator("secrets", "tests.generators.secrets", 4),
+    Generator("other tools", "tests.generators.other_tools", 3),
+    Generator("copies", "tests.generators.copies", 1),
+)
+BY_NAME = {generator.name: generator for generator in GENERATORS}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Histories are full of what the product warns about."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with redirect_stderr(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+
+def first_failure(generator: Generator, seeds: Iterable[int]) -> tuple[int, Outcome | None]:
+    """How many histories it took, and the failing one; None if all are sound."""
+    count = 0
+    for seed in seeds:
+        count += 1
+        outcome = generator.history(seed)
+        if outcome.failure is not None:
+            return count, outcome
+    return count, None
+
+
+def seeds_for(bug: Bug, limit: int) -> list[int]:
+    return [bug.first_seed, *(seed for seed in range(1, limit + 1) if seed != bug.first_seed)]

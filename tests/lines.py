@@ -1,0 +1,79 @@
+"""The tests on another line of Spark than the default one: ``python -m tests.lines 4.0 4.1``.
+
+Each line has a virtual environment under ``.cache/`` with its PySpark alone; all other packages are
+those of ``.venv``. It runs the tests that are marked ``every_line``; with ``--all``, all tests.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PYSPARK = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.0", "4.3": "4.3.0"}
+"""The releases that are tested; of the default line it is the one in constraints.txt."""
+SHARED = """import os, site, sys; site.addsitedir(os.path.normpath(os.path.join(\
+sys.prefix, "..", "..", ".venv", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")))
+"""
+STORIES = (
+    "tests/spark_plugin",
+    "tests/test_package.py",
+    "-m",
+    "every_line",
+    "-n",
+    "2",
+    "--dist",
+    "loadfile",
+)
+
+
+def python_of(line: str) -> Path:
+    """The Python of a line, whose PySpark is installed if it is not."""
+    home = ROOT / ".cache" / f"spark-{line}"
+    python, ready = home / "bin" / "python", home / "ready"
+    version = PYSPARK[line]
+    release = f"{version} python{sys.version_info[0]}.{sys.version_info[1]}"
+    if ready.exists() and ready.read_text() == release:
+        return python
+    print(f"Installing PySpark {version} into {home}; this downloads some 450 MB.", flush=True)
+    subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", home], check=True)
+    pip = (sys.executable, "-m", "pip", "--python", python, "install", "--quiet")
+    # Its requirements are among the packages that are shared.
+    subprocess.run(
+        [*pip, "--disable-pip-version-check", "--no-deps", f"pyspark=={version}"], check=True
+    )
+    [packages] = home.glob("lib/python*/site-packages")
+    (packages / "shared.pth").write_text(SHARED)
+    ready.write_text(release)
+    return python
+
+
+def run(line: str, arguments: list[str]) -> bool:
+    """Run tests on a line; whether all passed."""
+    python = python_of(line)
+    began = time.monotonic()
+    print(f"On Spark {PYSPARK[line]}:", flush=True)
+    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
+    status = subprocess.run(
+        [python, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+    ).returncode
+    print(f"On Spark {PYSPARK[line]}: {time.monotonic() - began:.0f} s.", flush=True)
+    return status == 0
+
+
+def main(arguments: list[str]) -> int:
+    lines = [name for name in arguments if name in PYSPARK]
+    rest = arguments[len(lines) :]
+    whole = rest[:1] == ["--all"]
+    chosen = rest[1:] if whole else [*STORIES, *rest]
+    failed = [line for line in lines if not run(line, chosen)]
+    if failed:
+        print(f"Tests failed on Spark {', '.join(failed)}.")
+    return 1 if failed or not lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The Java of the tests: programs that use the jar's classes without Spark."""

@@ -1,0 +1,303 @@
+"""Who reads segments, the JVM or Python: the same rows, and the same errors."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import offsetlog
+from offsetlog.environment import spark_jar
+from tests.spark_plugin.live import Live, opened, source
+
+COUNT, PARTITIONS = 6000, 2
+HEADERS = [("h", b"v"), ("none", None), ("", b"")]
+SETTING = "spark.offsetlog.reader"
+
+
+@pytest.fixture(scope="module")
+def only_with_a_jar(spark: Any, jar: Path) -> None:
+    if spark_jar(spark.version).path is None:
+        pytest.skip(f"no jar for the JVM of Spark {spark.version}")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Three appends of segments in each partition, and rows in entries between them."""
+    with opened(tmp_path_factory.mktemp("reader")) as log:
+        log.create_topic("wide", partitions=PARTITIONS, config={"retention.ms": "-1"})
+        for turn in range(3):
+            send(log, COUNT, turn)
+            send(log, 10, turn)
+        yield Path(log.url.removeprefix("file://"))
+
+
+def send(log: Any, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    # In one append, however slow the machine is.
+    with log.producer(linger_ms=60_000) as producer:
+        for at in range(count):
+            producer.send(
+                "wide",
+                None if at % 7 == 0 else rng.randbytes(rng.randrange(150)),
+                key=None if at % 3 == 0 else b"k%d" % at,
+                headers=HEADERS[: at % 4] if at % 5 == 0 else None,
+                partition=at % PARTITIONS,
+                timestamp=1_700_000_000_000 + at,
+            )
+
+
+def read(spark: Any, root: Path, **options: Any) -> Any:
+    return source(spark, root, subscribe="wide", includeHeaders="true", **options)
+
+
+def counted(frame: Any) -> dict[str, int]:
+    """What the scan of a frame that was collected says of itself."""
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    [scan] = [leaves.apply(at) for at in range(leaves.size())]
+    out = {}
+    for name in ("rowsOfJvm", "rowsOfPython", "bytesChecked"):
+        metric = scan.metrics().get(name)
+        out[name] = metric.get().value() if metric.isDefined() else 0
+    return out
+
+
+def collected(frame: Any) -> list[Any]:
+    return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
+
+
+def test_both_give_the_same_rows_each_where_it_should(
+    spark: Any, root: Path, only_with_a_jar: None
+) -> None:
+    rows = {}
+    for reader in ("python", "jvm"):
+        spark.conf.set(SETTING, reader)
+        frame = read(spark, root)
+        rows[reader] = collected(frame)
+        numbers = counted(frame)
+        if reader == "jvm":
+            # Rows in entries are Python's.
+            assert numbers["rowsOfJvm"] > COUNT and numbers["rowsOfPython"] >= 30
+            assert numbers["rowsOfJvm"] + numbers["rowsOfPython"] == 3 * (COUNT + 10)
+            sizes = [path.stat().st_size for path in root.rglob("partition=*/*.parquet")]
+            assert len(sizes) >= PARTITIONS
+            assert sum(sizes) * 0.99 < numbers["bytesChecked"] <= sum(sizes)
+        else:
+            assert set(numbers.values()) == {0}
+    spark.conf.unset(SETTING)
+    assert len(rows["jvm"]) == 3 * (COUNT + 10)
+    assert rows["jvm"] == rows["python"]
+    assert [row.offset for row in rows["jvm"] if row.partition == 1] == list(
+        range(3 * COUNT // 2 + 15)
+    )
+
+
+def test_queries_of_one_frame_read_their_own_columns_and_what_filters_leave(
+    spark: Any, root: Path, tasks_in: str
+) -> None:
+    frame = read(spark, root)
+    assert frame.count() == 3 * (COUNT + 10)
+    whole = collected(frame)
+    some = frame.where("partition = 1 and offset >= 100 and offset < 3200")
+    assert collected(some.select("partition", "offset", "value")) == [
+        (row.partition, row.offset, row.value) for row in whole
+        if row.partition == 1 and 100 <= row.offset < 3200
+    ]  # fmt: skip
+    if tasks_in == "jvm":
+        assert counted(some.select("partition", "offset", "value"))["rowsOfJvm"] == 0
+        one = some.select("partition", "offset")
+        one.collect()
+        numbers = counted(one)
+        assert numbers["rowsOfJvm"] + numbers["rowsOfPython"] == 3100
+    late = frame.where("timestamp >= timestamp_millis(1700000009999)")
+    assert late.count() == 0
+    assert frame.select("headers").where("size(headers) = 3").count() == sum(
+        len(row.headers or ()) == 3 for row in whole
+    )
+    # The filters of one query are none of the next.
+    assert frame.count() == len(whole)
+
+
+def test_ranges_begin_and_end_within_segments(spark: Any, root: Path, tasks_in: str) -> None:
+    start, end = '{"wide":{"0":17,"1":2999}}', '{"wide":{"0":3003,"1":6020}}'
+    for options in ({}, {"minPartitions": 7}, {"maxRecordsPerPartition": 1000}):
+        rows = collected(read(spark, root, startingOffsets=start, endingOffsets=end, **options))
+        assert [row.offset for row in rows] == [*range(17, 3003), *range(2999, 6020)]
+
+
+def test_a_stream(spark: Any, root: Path, tmp_path: Path, tasks_in: str) -> None:
+    options = {"subscribe": "wide", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5000}
+    with Live(spark, root, tmp_path / "cp", {"availableNow": True}, **options) as live:
+        live.finished()
+        rows = sorted(live.rows, key=lambda row: (row.partition, row.offset))
+        assert [row.value for row in rows] == [row.value for row in collected(read(spark, root))]
+        assert len(live.batches) == 4
+        if tasks_in == "jvm":
+            progress = live.query.recentProgress[0]["sources"][0]
+            assert float(progress["metrics"]["maxOffsetsBehindLatest"]) > 0
+
+
+# --- what is not as it was planned --------------------------------------------------------------
+
+
+@pytest.fixture
+def copy(root: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(root, tmp_path / "copy"))
+
+
+def segments(root: Path) -> list[Path]:
+    return sorted(root.rglob("partition=0/*.parquet"))
+
+
+def message(frame: Any) -> str:
+    with pytest.raises(Exception) as error:  # noqa: PT011 - Spark has a class for each place
+        frame.collect()
+    [line] = [
+        line for line in str(error.value).splitlines() if "offsetlog.errors." in line
+    ][:1] or [str(error.value)]  # fmt: skip
+    return line.partition("offsetlog.errors.")[2]
+
+
+def test_damage_is_told_in_the_same_words(spark: Any, copy: Path, only_with_a_jar: None) -> None:
+    path = segments(copy)[1]
+    whole, rng = path.read_bytes(), random.Random(4)
+    places = [1, len(whole) - 20, rng.randrange(len(whole) // 2)]
+    damages = [
+        *(whole[:at] + bytes([whole[at] ^ 4]) + whole[at + 1 :] for at in places),
+        whole[: len(whole) // 2],
+    ]  # fmt: skip
+    for data in damages:
+        path.write_bytes(data)
+        errors = []
+        for reader in ("python", "jvm"):
+            spark.conf.set(SETTING, reader)
+            errors.append(message(read(spark, copy)))
+        spark.conf.unset(SETTING)
+        assert errors[0] == errors[1] and errors[0].startswith("CorruptLogError: wide/partition=0")
+
+
+def test_a_file_that_is_gone_or_a_link_is_told_in_the_same_words(
+    spark: Any, copy: Path, tmp_path: Path, only_with_a_jar: None
+) -> None:
+    path = segments(copy)[1]
+    moved = path.rename(tmp_path / "elsewhere")
+    for change in (lambda: None, lambda: path.symlink_to(moved)):
+        change()
+        errors = []
+        for reader in ("python", "jvm"):
+            spark.conf.set(SETTING, reader)
+            errors.append(message(read(spark, copy)))
+        spark.conf.unset(SETTING)
+        assert errors[0] == errors[1] and errors[0]
+
+
+def test_a_plan_that_is_old_is_planned_again(spark: Any, copy: Path, tasks_in: str) -> None:
+    """Compaction, and the collection of what it replaced, between the plan and its tasks."""
+    frame = read(spark, copy)
+    expected = collected(frame)
+    with offsetlog.open(str(copy)) as log:
+        before = segments(copy)
+        for turn in range(8):  # So many small files in a row are worth a rewrite.
+            send(log, 10 * PARTITIONS, turn)
+        log.maintain(grace_ms=0)
+        log.maintain(grace_ms=0)
+    assert not any(path.exists() for path in before)
+    assert collected(frame) == expected
+
+
+def test_handles_are_given_back(spark: Any, root: Path, tasks_in: str) -> None:
+    """Also by tasks that end early."""
+    frame = read(spark, root)
+    frame.collect()
+    java = spark._jvm.java.lang.ProcessHandle.current().pid()
+
+    def held() -> int:
+        links = (os.path.realpath(fd) for fd in Path(f"/proc/{java}/fd").iterdir())
+        return sum(str(root) in link for link in links)
+
+    for _ in range(3):
+        assert len(frame.limit(5).collect()) == 5
+        frame.select("value").collect()
+    assert held() == 0
+
+
+# --- the setting --------------------------------------------------------------------------------
+
+
+def test_a_reader_that_is_none(spark: Any, root: Path, only_with_a_jar: None) -> None:
+    spark.conf.set(SETTING, "jmv")
+    with pytest.raises(Exception, match="reader is 'jmv', which is no reader"):
+        read(spark, root).count()
+    spark.conf.unset(SETTING)
+
+
+RUNNING = """
+import sys
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+frame = lambda: spark.read.format("offsetlog").option("subscribe", "wide").load(sys.argv[1])
+print("before", frame().count())
+import offsetlog.spark
+offsetlog.spark.register(spark)
+offsetlog.spark.register(spark)
+print("after", frame().count(), spark.sparkContext._jsc.sc().listJars().size())
+leaves = frame()._jdf.queryExecution().executedPlan().collectLeaves()
+print("scan", "rowsOfJvm" in leaves.apply(0).metrics().keySet().toString())
+"""
+
+
+def test_a_session_that_runs_gets_the_reader_by_register(root: Path, only_with_a_jar: None) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RUNNING, str(root)], capture_output=True, text=True, timeout=300,
+        check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )  # fmt: skip
+    count = 3 * (COUNT + 10)
+    assert done.stdout.splitlines() == [f"before {count}", f"after {count} 1", "scan True"], (
+        done.stderr
+    )
+
+
+OLD = """
+import sys
+import offsetlog.spark
+
+spark = offsetlog.spark.session(
+    master="local[1]", delta=False, config={"spark.ui.enabled": "false", "spark.jars": sys.argv[2]}
+)
+frame = lambda: spark.read.format("offsetlog").option("subscribe", "wide").load(sys.argv[1])
+print("rows", frame().count())
+spark.conf.set("spark.offsetlog.reader", "jvm")
+try:
+    frame().count()
+except Exception as error:
+    print("error", str(error).splitlines()[0])
+"""
+
+
+def test_a_jar_of_another_version_is_named_and_not_used(
+    root: Path, only_with_a_jar: None, jar: Path, tmp_path: Path
+) -> None:
+    """It comes before ours on the class path."""
+    old = tmp_path / "a-old.jar"
+    with zipfile.ZipFile(jar) as now, zipfile.ZipFile(old, "w") as then:
+        for name in now.namelist():
+            data = now.read(name)
+            then.writestr(name, data.replace(offsetlog.__version__.encode(), b"0.0.9"))
+    done = subprocess.run(
+        [sys.executable, "-c", OLD, str(root), str(old)], capture_output=True, text=True,
+        timeout=300, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        f"rows {3 * (COUNT + 10)}",
+        "error spark.offsetlog.reader is jvm, and the JVM has no reader: the jar is of offsetlog "
+        f"0.0.9, and Python has {offsetlog.__version__}.",
+    ], done.stderr
