@@ -40,7 +40,7 @@ class InUse:
 
     def plan(self) -> None:
         """Where a million records in the middle of a partition lie."""
-        handle = self.log.topic_handle(TOPIC)
+        handle = self.log.open_topic(TOPIC)
         state = handle.state()
         start = (state.start(0) + state.end(0)) // 2
         handle.reader.plan(0, start, min(start + MANY, state.end(0)))

@@ -14,9 +14,9 @@ from typing import Any
 HERE = Path(__file__).resolve().parent.parent
 
 
-def high_water_mb() -> float:
-    """The most memory this process has held."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def high_water_mb(pid: int | str = "self") -> float:
+    """The most memory that this process, or another, has held."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) / 1024
     raise RuntimeError("this kernel shows no VmHWM")

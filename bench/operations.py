@@ -28,7 +28,7 @@ def end_offsets(log: Any, planned: Range, wanted: Range) -> None:
 
 def plan_100_segments(log: Any, planned: Range, wanted: Range) -> None:
     """Which files hold a range that spans a hundred segments of one partition."""
-    handle = log.topic_handle(TOPIC)
+    handle = log.open_topic(TOPIC)
     handle.state()
     pieces = handle.reader.plan(0, *planned)
     if pieces[0].start != planned[0] or pieces[-1].end != planned[1]:

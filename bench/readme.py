@@ -48,7 +48,14 @@ HEADLINES = (
                ("spark_source_vs_kafka_defaults", "{} by default")),
         bare=(("spark_source", "{}"),),
     ),
-    Headline("the same batch, `value` alone", "spark_source_value", "rows/s"),
+    Headline(
+        "the same batch, `value` alone", "spark_source_value", "rows/s",
+        bare=(("spark_source_value_vs_scan", "{}"),),
+    ),
+    Headline(
+        "the same batch, read by Python", "spark_source_python", "rows/s",
+        bare=(("spark_source_python", "{}"),),
+    ),
     Headline(
         "the same batch, JSON events", "spark_events_source", "rows/s",
         kafka=(("spark_events_source_vs_kafka", "{} with large fetches"),

@@ -25,6 +25,8 @@ from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 import offsetlog
+from offsetlog.client.consumer import Consumer
+from offsetlog.client.log import Log
 
 HERE = Path(offsetlog.__file__).resolve().parent
 PARTS = ("<listcomp>", "<genexpr>", "<dictcomp>", "<setcomp>", "<lambda>")
@@ -33,6 +35,8 @@ GOALS = {
     "latestOffset": (50, 12, 30),
     "partitions": (40, 10, 30),
     "reset": (60, 14, None),
+    "commit": (None, None, None),
+    "look": (None, None, None),
 }
 
 
@@ -87,14 +91,32 @@ def _send(stack: ExitStack, root: str) -> Callable[[], object]:
     return lambda: producer.send("sent", b"value").result()
 
 
-def _reset(stack: ExitStack, root: str) -> Callable[[], object]:
+def _group(stack: ExitStack, root: str) -> tuple[Log, Consumer]:
+    """A log with a record, and a member of a group that has read it."""
     log = stack.enter_context(offsetlog.open(root))
     log.create_topic("put", partitions=2)
     with log.producer() as producer:
-        producer.send("put", b"value").result()
-    with log.consumer(group="g", topics=["put"], auto_offset_reset="earliest") as consumer:
-        consumer.poll(timeout=5)
-        consumer.commit()
+        producer.send("put", b"value", partition=0).result()
+    settings: Any = {"auto_offset_reset": "earliest", "enable_auto_commit": False}
+    consumer = stack.enter_context(log.consumer(group="g", topics=["put"], **settings))
+    consumer.poll(timeout=5)
+    consumer.commit()
+    return log, consumer
+
+
+def _commit(stack: ExitStack, root: str) -> Callable[[], object]:
+    _, consumer = _group(stack, root)
+    return lambda: consumer.commit({("put", 0): 1})
+
+
+def _look(stack: ExitStack, root: str) -> Callable[[], object]:
+    log, _ = _group(stack, root)
+    return lambda: log.offsets_table.look()
+
+
+def _reset(stack: ExitStack, root: str) -> Callable[[], object]:
+    log, consumer = _group(stack, root)
+    consumer.close()
     group = log.group("g")
     return lambda: group.reset("put", to="earliest", dry_run=False)
 
@@ -146,7 +168,8 @@ def measure() -> dict[str, Walk]:
     """Each walk, once warm."""
     walks: dict[str, Walk] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name, rig in (("send().result()", _send), ("reset", _reset)):
+        rigs = {"send().result()": _send, "commit": _commit, "look": _look, "reset": _reset}
+        for name, rig in rigs.items():
             with ExitStack() as stack:
                 call = rig(stack, f"{folder}/{rig.__name__}")
                 for _ in range(5):

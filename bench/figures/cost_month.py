@@ -60,7 +60,10 @@ class _Load:
             offsetlog.open(f"{self._url}/log", **self._relayed) as log,
             offsetlog.open(f"{self._url}/log", **self._direct) as elsewhere,
         ):
-            log.create_topic(topic, partitions=cost.PARTITIONS, config={"retention.ms": -1})
+            # The events are of another year. A limit all the same: rows go, so each entry is
+            # stubbed, as it is where they are kept for a week.
+            config = {"retention.ms": -1, "retention.bytes": 10**15}
+            log.create_topic(topic, partitions=cost.PARTITIONS, config=config)
             counted = self._fixed | self._send(log, topic)
             counted |= self._upkeep(log, topic)
             with elsewhere.producer(linger_ms=0) as producer:
@@ -86,8 +89,12 @@ class _Load:
         with self._proxy.counted() as asked:
             log.maintain(topic, grace_ms=0)
         stubs = [one.sent for one in asked if one.method == "PUT" and "/_log/" in one.path]
+        # A round stores a segment for each partition, and some notes: those are shared among the
+        # appends of an hour, and not among these few. A stub is each append's own.
         found = _shared("upkeep", asked, self._appends)
-        return found | {"stub_bytes": sum(stubs) / len(stubs)}
+        found["upkeep_puts"] = len(stubs) / self._appends
+        rounds = {"round_puts": _shared("round", asked, 1)["round_puts"] - len(stubs)}
+        return found | rounds | {"stub_bytes": sum(stubs) / len(stubs)}
 
     def _read(self, producer: Any, topic: str) -> dict[str, float]:
         """A query's requests for a trigger, while the load goes on."""

@@ -1,4 +1,4 @@
-"""How near our source and sink are to what Spark lets any Python source and sink do.
+"""How near our source and sink, in Python, are to what Spark lets any Python source and sink do.
 
 The peers do nothing but hand rows over (``floors/hand_over.py``): what separates them from Spark's
 own Parquet reader and writer is the way through Python itself.
@@ -39,9 +39,10 @@ class _HandOver:
         self._made += 1
         topic = f"handed{self._made}"
         self._log.create_topic(topic, partitions=PARTITIONS)
-        read = jobs.seconds(lambda: jobs.into_noop(jobs.read_ours(self._spark, self._rows)))
         root = self._log.url
-        wrote = jobs.seconds(lambda: jobs.write_ours(self._spark, self._rows, root, topic))
+        with jobs.tasks_in(self._spark, "python"):
+            read = jobs.seconds(lambda: jobs.into_noop(jobs.read_ours(self._spark, self._rows)))
+            wrote = jobs.seconds(lambda: jobs.write_ours(self._spark, self._rows, root, topic))
         self._log.delete_topic(topic, purge=True)
         return self._named(read, wrote)
 

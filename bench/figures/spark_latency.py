@@ -25,7 +25,7 @@ from bench.spark.streams import arrivals, latencies
 PARTS = {"p50": 0.5, "p95": 0.95}
 DELTA, KAFKA, TUNED = "Delta stream", "Kafka source", "Kafka source, fetch.max.wait.ms 10"
 FIGURES = (
-    *(Figure(f"spark_latency_{part}", "ms", DELTA, 0.5, "lower") for part in PARTS),
+    *(Figure(f"spark_latency_{part}", "ms", DELTA, 0.35, "lower") for part in PARTS),
     *(Figure(f"spark_latency_{part}_vs_kafka", "ms", KAFKA, 0.25, "lower") for part in PARTS),
     *(Figure(f"spark_latency_{part}_vs_kafka_10ms", "ms", TUNED, 1.0, "lower") for part in PARTS),
 )

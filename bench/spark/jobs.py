@@ -2,17 +2,20 @@
 
 1. A job is timed from the call until Spark is done; what is dirty on the disk is synced before.
 2. Every read is a read of all rows and checks nothing: ``checked`` counts them, outside the time.
+3. Ours runs where ``tasks_in`` says: in Spark's JVM, or in Python.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from bench.peers.process import PeerUnavailableError
 from bench.spark.rows import TOPIC, Rows
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
@@ -48,14 +51,41 @@ def checked(frame: Any, rows: int) -> None:
         raise RuntimeError(f"{seen} rows were read; there are {rows}")
 
 
+@contextmanager
+def tasks_in(spark: Any, reader: str) -> Iterator[None]:
+    """Queries of ours that are planned in this block read and write in the ``jvm``, or in
+    ``python``."""
+    from offsetlog.environment import spark_jar
+    from pyspark_offsetlog.runtime.jar import SETTING
+
+    jar = spark_jar(spark.version)
+    if reader == "jvm" and jar.path is None:
+        raise PeerUnavailableError(f"the figures of Spark's JVM need the jar: {jar.reason}")
+    spark.conf.set(SETTING, reader)
+    try:
+        yield
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def checked_jvm(frame: Any, rows: int) -> None:
+    """Stop if the JVM itself has not read all rows."""
+    without_value = frame.where("value IS NULL")
+    without_value.collect()
+    leaves = without_value._jdf.queryExecution().executedPlan().collectLeaves()
+    metric = leaves.apply(0).metrics().get("rowsOfJvm")
+    seen = metric.get().value() if metric.isDefined() else 0
+    if seen != rows:
+        raise RuntimeError(f"the JVM read {seen} rows; there are {rows}")
+
+
 # --- reading -------------------------------------------------------------------------------
 
 
-def read_ours(spark: Any, rows: Rows, schema: str | None = None) -> Any:
-    """Our topic from its start to its end; ``schema`` names fewer columns."""
+def read_ours(spark: Any, rows: Rows) -> Any:
+    """Our topic from its start to its end."""
     reader = spark.read.format("offsetlog").option("subscribe", TOPIC)
-    reader = reader.option("startingOffsets", "earliest")
-    return (reader if schema is None else reader.schema(schema)).load(rows.root)
+    return reader.option("startingOffsets", "earliest").load(rows.root)
 
 
 def read_parquet(spark: Any, rows: Rows) -> Any:
