@@ -4,19 +4,33 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint bench soak clean
+# What Spark's JVM runs, if there is a javac; everything works without it.
+JAR := $(BIN)/python spark_plugin/java/build.py
+
+.PHONY: demo test lint bench soak docs dist clean
 
 demo: $(VENV)/.spark
+	@$(JAR)
 	$(BIN)/offsetlog demo
 
 # One test after another: make test PARALLEL=
 PARALLEL ?= -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# All tests on one line of Spark: make test SPARK=4.1
+SPARK ?=
+# The other lines, on which the stories of source, sink, groups and replay run: make test LINES=
+LINES ?= $(if $(PYTEST_ARGS),,4.0 4.1 4.3)
 test: $(VENV)/.test
+	@$(JAR)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+ifeq ($(SPARK),)
 	$(BIN)/python -m pytest $(PARALLEL) $(PYTEST_ARGS)
+	$(if $(LINES),$(BIN)/python -m tests.lines $(LINES))
+else
+	$(BIN)/python -m tests.lines $(SPARK) --all $(PARALLEL) $(PYTEST_ARGS)
+endif
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check --fix .
@@ -26,17 +40,32 @@ lint: $(VENV)/.test
 
 # One figure: make bench ONLY=name. A quick look: make bench ARGS=--short
 bench: $(VENV)/.test
+	@$(JAR)
 	$(BIN)/python -m bench $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 # The long campaign, in minutes: make soak MINUTES=240. Only some: make soak ARGS="--only local"
 MINUTES ?= 60
 soak: $(VENV)/.test
+	@$(JAR)
 	$(BIN)/python -m tests.soak --minutes $(MINUTES) $(ARGS)
+
+# The documentation as a site, on http://127.0.0.1:8000 until Ctrl-C.
+PORT ?= 8000
+docs: $(VENV)/.test
+	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs -d build/docs/doctrees . build/docs/html
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs/html $(PORT)
+
+# The wheel and the sdist of a release; the same commit gives the same bytes.
+dist: $(VENV)/.test
+	$(JAR) --needed
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation
+	$(BIN)/twine check --strict dist/*
 
 $(VENV)/.spark: setup.cfg setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing offsetlog and Spark into $(VENV); the first time this downloads some 450 MB."
-	$(PIP) -c constraints.txt -e '.[spark]'
+	$(PIP) -c constraints.txt -e '.[spark,page]' deltalake
 	touch $@
 
 $(VENV)/.test: setup.cfg setup.py pyproject.toml constraints.txt
