@@ -23,12 +23,12 @@ import sys
 from typing import Any
 
 from pyspark_offsetlog.runtime.planner_launch import REFUSED, STARTED
+from pyspark_offsetlog.runtime.termination import RUNNER
 
-MODULE = "pyspark.sql.streaming.python_streaming_source_runner"
 MOST_PLANNERS = 64
 REQUEST_SECONDS = 10.0
 MOST_BYTES = 8 * 1024 * 1024
-_LOADED = (MODULE, "pyspark_offsetlog.source.stream", "pyspark_offsetlog.source.to_spark")
+_LOADED = (RUNNER, "pyspark_offsetlog.source.stream", "pyspark_offsetlog.source.to_spark")
 
 
 def serve(listener: socket.socket) -> None:
@@ -82,7 +82,7 @@ class _Server:
             connection.close()
             return
         is_same = request["environment"].get("PYTHONPATH") == os.environ.get("PYTHONPATH")
-        if request["module"] != MODULE or not is_same or len(self._planners) >= MOST_PLANNERS:
+        if request["module"] != RUNNER or not is_same or len(self._planners) >= MOST_PLANNERS:
             _answer(connection, REFUSED)
             connection.close()
         else:
@@ -116,10 +116,10 @@ class _Server:
             os.chdir(request["folder"])
             os.environ.clear()
             os.environ.update(request["environment"])
-            sys.argv = [MODULE]
+            sys.argv = [RUNNER]
             # It is run as a program, which a module that is imported already would warn of.
-            sys.modules.pop(MODULE, None)
-            runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+            sys.modules.pop(RUNNER, None)
+            runpy.run_module(RUNNER, run_name="__main__", alter_sys=True)
             status = 0
         except SystemExit as end:
             status = end.code if isinstance(end.code, int) else int(end.code is not None)

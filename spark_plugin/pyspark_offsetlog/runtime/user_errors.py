@@ -9,6 +9,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
@@ -62,8 +63,10 @@ def warn(text: str) -> None:
     """One line on stderr, where Spark's own warnings are."""
     if text:
         line = shortened(printable(hide(" ".join(text.split()))))
-        sys.stderr.write(f"offsetlog: warning: {line}\n")
-        sys.stderr.flush()
+        # A process whose query was stopped has nobody to tell, and goes on without.
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.write(f"offsetlog: warning: {line}\n")
+            sys.stderr.flush()
 
 
 _warned: set[str] = set()

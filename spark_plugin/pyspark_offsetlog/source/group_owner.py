@@ -176,11 +176,13 @@ class GroupOwner:
         return not self._is_slow
 
     def leave(self) -> None:
-        """Give the group up, so that others need not expel this query. Best effort."""
-        if self.has_left or self._joined < 0:
+        """Give the group up, so that others need not expel this query. Best effort; who asks
+        again, in another thread too, waits for the same."""
+        if self._joined < 0:
             return
-        self.has_left = True
-        self._hand_over(self._newest._replace(is_last=True))
+        if not self.has_left:
+            self.has_left = True
+            self._hand_over(self._newest._replace(is_last=True))
         if not self._thread.wait(LAST_WAIT):
             warn(f"The group {self.group!r} does not answer; the last progress may be missing.")
 

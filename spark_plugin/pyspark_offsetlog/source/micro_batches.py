@@ -146,7 +146,7 @@ class QueryRun:
         if now < self._idle_until:
             if self._target is not None:
                 return self._idle(raw, start)
-            # Where the query is stopped meanwhile, a signal ends the wait.
+            # Where the query is stopped meanwhile, its planner ends beside the wait.
             self._env.sleep(self._idle_until - now)
             now = self._env.monotonic()
         look = self._look(start, number)

@@ -12,8 +12,6 @@ Invariants:
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -36,14 +34,13 @@ from pyspark_offsetlog.options.check import source_options
 from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
+from pyspark_offsetlog.runtime.termination import end, leave_when_terminated
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator, warn
 from pyspark_offsetlog.source.micro_batches import QueryRun
 from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
 from pyspark_offsetlog.source.read_tasks import plan_ranges, plan_tasks, read, read_range
 from pyspark_offsetlog.source.to_spark import OutputColumns, output_columns
 
-RUNNER = "pyspark.sql.streaming.python_streaming_source_runner"
-"""The program of the process that Spark starts for each source of a query."""
 HANDED_RECORDS = 4096
 HANDED_BYTES = 1024 * 1024
 
@@ -78,7 +75,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
             self._columns()
             options = options._replace(place=with_root_id(options.place))
             self._live = QueryRun(open_log(options.place), options)
-            _leave_when_terminated()
+            leave_when_terminated(self._live.stop)
         return self._live
 
     # --- what Spark asks the driver --------------------------------------------------------
@@ -141,14 +138,15 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     def stop(self) -> None:
         """The query ended, and this process has nothing else to do. Spark cuts the line without
         a word; PySpark would write a page about that on the user's terminal."""
-        _ignore_more()
+        if isinstance(sys.exc_info()[1], (EOFError, ConnectionError)):
+            end(self._leave)
+        self._leave()
+
+    def _leave(self) -> None:
         if self._live is not None:
             self._live.stop()
             if not STARTS_ARE_GIVEN and self._starts.batches == 1:
                 warn(self._live.left_undone(ran_again=not self._starts.answers))
-        if isinstance(sys.exc_info()[1], (EOFError, ConnectionError, SystemExit)):
-            sys.stderr.flush()
-            os._exit(0)
 
     # --- what Spark asks its workers -------------------------------------------------------
 
@@ -160,25 +158,6 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         if self._output is None:
             self._output = output_columns(self._schema)
         return self._output
-
-
-def _leave_when_terminated() -> None:
-    """Where a query is stopped, Spark ends its process by a signal: let ``stop`` be called first,
-    so that nobody takes the group for one that is still read. In that process only."""
-    spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name == RUNNER:
-        signal.signal(signal.SIGTERM, _terminated)
-
-
-def _terminated(*_: object) -> None:
-    _ignore_more()
-    sys.exit(0)
-
-
-def _ignore_more() -> None:
-    """Spark sends the signal more than once, and cuts the line; leaving takes a moment."""
-    if signal.getsignal(signal.SIGTERM) is _terminated:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def _is_small(options: SourceOptions, work: tuple[PlannedRange, ...]) -> bool:

@@ -16,7 +16,7 @@ import pyspark
 import pytest
 
 import pyspark_offsetlog
-from pyspark_offsetlog.runtime.planner_server import MODULE
+from pyspark_offsetlog.runtime.termination import RUNNER
 
 LAUNCH = Path(pyspark_offsetlog.__file__).parent / "runtime" / "planner_launch.py"
 ROOT = LAUNCH.parents[3]
@@ -108,7 +108,7 @@ def is_gone(process: int) -> bool:
 
 
 def test_a_planner_is_a_fork(place: Path, jvm: Jvm, server: subprocess.Popen[bytes]) -> None:
-    launcher = started(place, "-m", MODULE, **jvm.environment)
+    launcher = started(place, "-m", RUNNER, **jvm.environment)
     connection, planner = jvm.meet()
     assert parent_of(planner) == server.pid
     for name in ("cwd", "fd/0", "fd/1", "fd/2"):
@@ -122,7 +122,7 @@ def test_a_planner_is_a_fork(place: Path, jvm: Jvm, server: subprocess.Popen[byt
 def test_a_planner_goes_with_who_asked_for_it(
     place: Path, jvm: Jvm, server: subprocess.Popen[bytes]
 ) -> None:
-    launcher = started(place, "-m", MODULE, **jvm.environment)
+    launcher = started(place, "-m", RUNNER, **jvm.environment)
     _, planner = jvm.meet()
     launcher.send_signal(signal.SIGTERM)
     launcher.communicate(timeout=60)
@@ -132,7 +132,7 @@ def test_a_planner_goes_with_who_asked_for_it(
 def test_all_planners_go_with_the_jvm(
     place: Path, jvm: Jvm, server: subprocess.Popen[bytes]
 ) -> None:
-    launchers = [started(place, "-m", MODULE, **jvm.environment) for _ in range(2)]
+    launchers = [started(place, "-m", RUNNER, **jvm.environment) for _ in range(2)]
     planners = [jvm.meet()[1] for _ in launchers]
     assert os.stat(place).st_mode & 0o777 == 0o600
     server.stdin.close()
@@ -150,7 +150,7 @@ def test_without_a_server_it_starts_by_itself(place: Path, jvm: Jvm, why: str) -
     if why == "another path":
         server = started(place, "--serve")
         environment["PYTHONPATH"] = f"{PATH}{os.pathsep}{place.parent}"
-    launcher = started(place, "-m", MODULE, **environment)
+    launcher = started(place, "-m", RUNNER, **environment)
     connection, planner = jvm.meet()
     assert planner == launcher.pid
     files = {os.readlink(path) for path in Path(f"/proc/{planner}/fd").iterdir()}
