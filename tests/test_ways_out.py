@@ -35,8 +35,6 @@ ALLOWED = {
                                 "traceback.format_exc"},
     "spark_plugin/pyspark_offsetlog/runtime/user_errors.py": {"sys.stderr"},
     "spark_plugin/pyspark_offsetlog/about/listener.py": {"sys.stdout"},
-    # Flush what other code of this process wrote.
-    "spark_plugin/pyspark_offsetlog/source/stream.py": {"sys.stderr"},
     "spark_plugin/pyspark_offsetlog/runtime/planner_server.py": {"sys.stdout", "sys.stderr"},
     "offsetlog/text.py": {"html.escape"},
     "offsetlog/logs.py": {"logging.getLogger"},

@@ -68,9 +68,11 @@ def open_that_looks_first(url: str) -> Store:
 
 
 def test_looking_before_writing_is_caught_by_its_races(tmp_path: Path) -> None:
-    report = check_store(
-        str(tmp_path), processes=8, rounds=80, opener=f"{HERE}:open_that_looks_first"
-    )
+    for attempt in range(3):
+        url = str(tmp_path / str(attempt))
+        report = check_store(url, processes=8, rounds=80, opener=f"{HERE}:open_that_looks_first")
+        if report.rounds:
+            break  # Else a racer failed outright, which such a store can make of a lost race.
     race = next(check for check in report.checks if check.name == "race")
     # One process alone sees nothing wrong with it.
     assert next(c for c in report.checks if c.name == "creates once").passed
