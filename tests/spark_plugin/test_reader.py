@@ -229,6 +229,37 @@ def test_handles_are_given_back(spark: Any, root: Path, tasks_in: str) -> None:
     assert held() == 0
 
 
+def test_a_long_stream_holds_no_memory_off_the_heap(
+    spark: Any, root: Path, tmp_path: Path, tasks_in: str
+) -> None:
+    """Nor handles: after sixty batches as much as after fifteen."""
+    jvm, java = spark._jvm, spark._jvm.java.lang.ProcessHandle.current().pid()
+    pools = jvm.java.lang.management.ManagementFactory.getPlatformMXBeans(
+        jvm.java.lang.Class.forName("java.lang.management.BufferPoolMXBean")
+    )
+    arrow = jvm.org.apache.spark.sql.util.ArrowUtils.rootAllocator()
+    held: dict[int, tuple[int, int, int]] = {}
+    counts: list[int] = []
+
+    def look(frame: Any, batch: int) -> None:
+        counts.append(frame.count())
+        if batch in (14, 59):
+            jvm.System.gc()  # Buffers are given back when their owners are collected.
+            direct = sum(pool.getMemoryUsed() for pool in pools)
+            held[batch] = direct, arrow.getAllocatedMemory(), len(os.listdir(f"/proc/{java}/fd"))
+
+    frame = source(spark, root, stream=True, subscribe="wide", minPartitions=2,
+                   startingOffsets="earliest", maxOffsetsPerTrigger=300)  # fmt: skip
+    writer = frame.writeStream.foreachBatch(look).trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(tmp_path)).start()
+    assert query.awaitTermination(180)
+    assert sum(counts) == 3 * (COUNT + 10)
+    early, late = held[14], held[59]
+    assert late[0] <= early[0] + 4 * 2**20
+    assert late[1] <= early[1]
+    assert late[2] <= early[2] + 20  # Spark's Python workers come and go with a few each.
+
+
 # --- the setting --------------------------------------------------------------------------------
 
 
