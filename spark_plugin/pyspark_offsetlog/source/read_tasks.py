@@ -20,7 +20,7 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from offsetlog.client.log import Log
-from offsetlog.core.topic.plan import max_extents
+from offsetlog.core.topic.plan import PlannedPiece, max_extents
 from offsetlog.engine import OpenTopic
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from offsetlog.logs import get_logger
@@ -35,7 +35,9 @@ from pyspark_offsetlog.source.visibility import state_with
 logger = get_logger(__name__)
 
 SHIPPED_EXTENTS = 4096
-"""A plan of more extents is left to the tasks."""
+"""A range of more extents is planned by its task: Spark warns of large tasks."""
+PLANNED_EXTENTS = 32_768
+"""How many extents the driver plans for all tasks together, and looks through for a range."""
 TASK_RECORDS, TASK_BYTES = 10_000, 2 * 1024 * 1024
 """What makes a task of its own worth while for rows that lie in the chain."""
 SENT_BYTES = 768 * 1024
@@ -50,16 +52,19 @@ SHARED_BYTES = 16 * 1024 * 1024
 def plan_ranges(
     topic: Callable[[str], OpenTopic], ranges: Sequence[OffsetRange]
 ) -> tuple[PlannedRange, ...]:
-    """The ranges, each with where its records lie if that is little to say for all of them.
-    ``topic`` gives topics that were looked at."""
-    extents = 0
-    for name, partition, start, end in ranges:
-        extents += max_extents(topic(name).chain.state, partition, start, end)
-        if extents > SHIPPED_EXTENTS:
-            return tuple(map(PlannedRange, ranges))
-    return tuple(
-        PlannedRange(r, topic(r.topic).reader.plan(r.partition, r.start, r.end)) for r in ranges
-    )
+    """The ranges, each with where its records lie if that is little to find and to say. ``topic``
+    gives topics that were looked at."""
+    work, room = [], PLANNED_EXTENTS
+    for r in ranges:
+        of_topic = topic(r.topic)
+        pieces: tuple[PlannedPiece, ...] = ()
+        if room and max_extents(of_topic.chain.state, *r[1:]) <= PLANNED_EXTENTS:
+            pieces = of_topic.reader.plan(r.partition, r.start, r.end)
+            if len(pieces) > min(SHIPPED_EXTENTS, room):
+                pieces = ()
+        work.append(PlannedRange(r, pieces))
+        room -= len(pieces)
+    return tuple(work)
 
 
 def plan_tasks(
@@ -74,10 +79,12 @@ def plan_tasks(
     shared = [] if one_each else [w for w in work if w.is_in_chain]
     records = sum(w.range.size for w in shared)
     size = sum(w.bytes for w in shared)
+    extents = sum(len(w.pieces) for w in shared)
     if len(shared) < 2 or size > SHARED_BYTES:
         tasks = [LogPartition(place, (w,), fails) for w in work]
     else:
-        count = max(1, -(-records // TASK_RECORDS), -(-size // TASK_BYTES))
+        limits = (records, TASK_RECORDS), (size, TASK_BYTES), (extents, SHIPPED_EXTENTS)
+        count = max(1, *(-(-amount // limit) for amount, limit in limits))
         tasks = [LogPartition(place, (w,), fails) for w in work if not w.is_in_chain]
         tasks += [LogPartition(place, some, fails) for some in _runs(shared, records / count)]
     for task in tasks:

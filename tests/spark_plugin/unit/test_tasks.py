@@ -62,6 +62,29 @@ def test_more_rows_are_shared_out_evenly(log, monkeypatch, limit):
     assert tasks(log) == [1] * PARTITIONS
 
 
+def planned(log):
+    """How many extents of each partition the driver has planned."""
+    ends = log.topic("orders").end_offsets()
+    ranges = [OffsetRange("orders", p, 0, end) for p, end in ends.items()]
+    return [len(work.pieces) for work in rows.plan_ranges(log.open_topic, ranges)]
+
+
+def test_a_range_of_many_extents_is_planned_by_its_task_alone(log, monkeypatch):
+    send(log, 5)
+    with log.producer() as producer:
+        producer.send("orders", bytes(10), partition=2)
+    monkeypatch.setattr(rows, "SHIPPED_EXTENTS", 5)
+    assert planned(log) == [5, 5, 0, *[5] * (PARTITIONS - 3)]
+
+
+def test_the_driver_plans_a_bounded_number_of_extents(log, monkeypatch):
+    send(log, 5)
+    monkeypatch.setattr(rows, "PLANNED_EXTENTS", 12)
+    assert planned(log) == [5, 5, *[0] * (PARTITIONS - 2)]
+    monkeypatch.setattr(rows, "PLANNED_EXTENTS", 4)
+    assert planned(log) == [0] * PARTITIONS
+
+
 def test_what_would_not_be_remembered_is_not_shared(log, monkeypatch):
     send(log, 5)
     monkeypatch.setattr(rows, "SHARED_BYTES", 5 * PARTITIONS * 10 - 1)
