@@ -55,9 +55,11 @@ docs: $(VENV)/.test
 	$(BIN)/python -m sphinx -W --keep-going -q -b html -c docs -d build/docs/doctrees . build/docs/html
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory build/docs/html $(PORT)
 
-# The wheel and the sdist of a release; the same commit gives the same bytes.
+# The wheel and the sdist of a release, with a jar for each line of Spark; the same commit gives the
+# same bytes.
 dist: $(VENV)/.test
 	$(JAR) --needed
+	$(BIN)/python -m tests.lines 4.0 4.1 --jar
 	rm -rf dist
 	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m build --no-isolation
 	$(BIN)/twine check --strict dist/*

@@ -1,7 +1,9 @@
 """The tests on another line of Spark than the default one: ``python -m tests.lines 4.0 4.1``.
 
 Each line has a virtual environment under ``.cache/`` with its PySpark alone; all other packages are
-those of ``.venv``. It runs the tests that are marked ``every_line``; with ``--all``, all tests.
+those of ``.venv``. It builds the line's jar for Spark's JVM, if there is a ``javac``, and runs the
+tests that are marked ``every_line``; with ``--all``, all tests. With ``--jar``, for a release, it
+builds the jars and no more, and it is an error if one can't be built.
 """
 
 from __future__ import annotations
@@ -51,11 +53,18 @@ def python_of(line: str) -> Path:
     return python
 
 
+def build_jar(line: str, *arguments: str) -> bool:
+    """Build the line's jar against its own PySpark; whether it went well."""
+    build = ROOT / "spark_plugin" / "java" / "build.py"
+    return subprocess.run([python_of(line), build, *arguments], check=False).returncode == 0
+
+
 def run(line: str, arguments: list[str]) -> bool:
     """Run tests on a line; whether all passed."""
     python = python_of(line)
     began = time.monotonic()
     print(f"On Spark {PYSPARK[line]}:", flush=True)
+    build_jar(line)
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
     status = subprocess.run(
         [python, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
@@ -67,6 +76,8 @@ def run(line: str, arguments: list[str]) -> bool:
 def main(arguments: list[str]) -> int:
     lines = [name for name in arguments if name in PYSPARK]
     rest = arguments[len(lines) :]
+    if rest == ["--jar"]:
+        return 0 if lines and all(build_jar(line, "--needed") for line in lines) else 1
     whole = rest[:1] == ["--all"]
     chosen = rest[1:] if whole else [*STORIES, *rest]
     failed = [line for line in lines if not run(line, chosen)]

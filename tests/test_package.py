@@ -14,9 +14,11 @@ import zipfile
 from email.parser import Parser
 from pathlib import Path
 
+import pyspark
 import pytest
 import yaml
 
+from offsetlog.environment import SPARK_LINES, spark_line
 from tests.pages import PAGES, ROOT, blocks, moved
 
 LIST = """
@@ -201,16 +203,55 @@ def test_the_sdist_holds_what_building_needs_and_no_more(
 def test_the_jar_is_in_the_wheel_and_built_as_the_same_bytes(
     dist: tuple[Path, Path], installed: Path, source: Path, tmp_path: Path
 ) -> None:
-    jars = [path for path in of_the_source(source) if path.endswith(".jar")]
-    assert jars == ["pyspark_offsetlog/jars/offsetlog-spark-4.2.jar"]
+    """With those of other lines of Spark that were built here, of the same sources."""
+    jars = {path for path in of_the_source(source) if path.endswith(".jar")}
+    lines = {name: set(lines_of(source / "spark_plugin" / name)) for name in jars}
+    assert set(lines) <= {f"pyspark_offsetlog/jars/offsetlog-spark-4.{n}.jar" for n in (0, 1, 2)}
+    assert set().union(*lines.values()) <= set(SPARK_LINES)
+    assert sum(map(len, lines.values())) == len(set().union(*lines.values()))
     path = run(installed.parent / "offsetlog", "doctor", "--spark-jar").strip()
-    assert path.startswith(str(installed.parents[1])) and path.endswith(jars[0])
+    [name] = [name for name in jars if spark_line(pyspark.__version__) in lines[name]]
+    assert path.startswith(str(installed.parents[1])) and path.endswith(name)
     elsewhere = checkout(tmp_path / "elsewhere")
-    [built] = elsewhere.glob("spark_plugin/pyspark_offsetlog/jars/*.jar")
+    built = elsewhere / "spark_plugin" / name
     built.unlink()
     again = run(sys.executable, elsewhere / "spark_plugin" / "java" / "build.py", TZ="Asia/Tokyo")
     assert again.strip() == str(built)
     assert built.read_bytes() == Path(path).read_bytes()
+
+
+def lines_of(jar: Path) -> list[str]:
+    with zipfile.ZipFile(jar) as files:
+        manifest = files.read("META-INF/MANIFEST.MF").decode()
+    return re.findall(r"Offsetlog-Spark-Lines: (.*)\r\n", manifest)[0].split()
+
+
+def jars_of(spark: str, folder: Path) -> Path:
+    """A folder that looks like the jars of a Spark."""
+    folder.mkdir()
+    for name in ("spark-core_2.13-{}.jar", "spark-core-extras_2.13-{}.jar", "scala-library.jar"):
+        (folder / name.format(spark)).touch()
+    return folder
+
+
+def test_a_jar_is_built_for_the_line_that_the_given_jars_are_of(tmp_path: Path) -> None:
+    elsewhere = checkout(tmp_path / "elsewhere")
+    build = elsewhere / "spark_plugin" / "java" / "build.py"
+    jars = elsewhere / "spark_plugin" / "pyspark_offsetlog" / "jars"
+    jars.mkdir(exist_ok=True)
+
+    def built(spark: str) -> str:
+        return run(sys.executable, build, "--jars", jars_of(spark, tmp_path / spark)).strip()
+
+    # It is there and of these sources, so it is not built again.
+    ours = spark_line(pyspark.__version__)
+    for present in jars.glob("*.jar"):
+        if ours in lines_of(present):
+            assert built(f"{ours}.9-vendor-1") == str(present)
+    assert "made for Spark 4.0, 4.1, 4.2 and 4.3, and this is 5.0.1" in built("5.0.1")
+    (tmp_path / "none").mkdir()
+    with pytest.raises(AssertionError, match="does not hold the jars of one Spark"):
+        run(sys.executable, build, "--needed", "--jars", tmp_path / "none")
 
 
 def test_without_a_javac_there_is_no_jar_and_no_old_one(source: Path, tmp_path: Path) -> None:
@@ -218,6 +259,8 @@ def test_without_a_javac_there_is_no_jar_and_no_old_one(source: Path, tmp_path: 
     build = elsewhere / "spark_plugin" / "java" / "build.py"
     jars = elsewhere / "spark_plugin" / "pyspark_offsetlog" / "jars"
     jars.mkdir(exist_ok=True)
+    # Nor of a line that is not built now.
+    (jars / "offsetlog-spark-4.0.jar").write_bytes(b"of other sources")
     [java] = elsewhere.glob("spark_plugin/java/offsetlog/spark/source/OffsetLogSource.java")
     java.write_text(java.read_text() + "// changed\n")
     assert "there is no javac" in run(sys.executable, build, JAVA_HOME=os.devnull)

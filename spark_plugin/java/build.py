@@ -1,4 +1,9 @@
-"""The jar of what Spark's JVM runs: ``javac`` against the jars of the installed PySpark, no more.
+"""The jars of what Spark's JVM runs, one for each line of Spark that needs its own: ``javac``
+against the jars of a Spark, no more.
+
+``offsetlog/`` is the same for all lines, and ``lines/4.1/`` what Spark 4.1 has in its own way. The
+Spark is the installed PySpark, or with ``--jars FOLDER`` the one whose jars lie there; its line is
+what those jars say.
 
 Invariants:
 
@@ -6,7 +11,8 @@ Invariants:
    classes are not made for, nothing is built, and everything works in Python.
 2. The same sources, compiler and Spark give the same bytes.
 3. The manifest names the version of offsetlog, the lines of Spark that the classes fit, and the
-   digest of the sources. A jar of these sources is not built again; one of others never stays.
+   digest of the sources. A jar of these sources is not built again; one of others never stays, of
+   whichever line it is.
 
 ``python spark_plugin/java/build.py`` prints the jar's path, or why there is none; with ``--needed``
 that is an error, as for a release.
@@ -14,26 +20,32 @@ that is an error, as for a release.
 
 from __future__ import annotations
 
+import argparse
 import ast
 import fcntl
 import hashlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import zipfile
-from importlib import metadata, util
+from collections.abc import Iterable
+from importlib import util
 from pathlib import Path
+from typing import NamedTuple
+
+from class_files import named
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 JARS = HERE.parent / "pyspark_offsetlog" / "jars"
 RELEASE = "17"
-LINES = ("4.2", "4.3")
-"""The lines of Spark that one jar fits, compiled against any of them."""
-JAR = JARS / f"offsetlog-spark-{LINES[0]}.jar"
+LINES = {"4.0": ("4.0",), "4.1": ("4.1",), "4.2": ("4.2", "4.3")}
+"""The folders of ``lines``, and the lines of Spark that each one's jar fits, compiled against any
+of them."""
 SERVICES = {
     "META-INF/services/org.apache.spark.sql.sources.DataSourceRegister": (
         "offsetlog.spark.source.OffsetLogSource\n"
@@ -41,6 +53,8 @@ SERVICES = {
 }
 PROPERTIES = "offsetlog/jar.properties"
 """The same as in the manifest, for the classes themselves."""
+NAMED = "offsetlog/spark.names"
+"""What the classes name of Spark, which a vendor's need not have: they look before they use it."""
 DATE = (1980, 1, 1, 0, 0, 0)
 
 
@@ -48,19 +62,43 @@ class NotBuilt(Exception):
     """Why there is no jar."""
 
 
-def build() -> Path:
-    """The jar of the sources as they are."""
+class Jar(NamedTuple):
+    """What a jar is made of."""
+
+    name: str
+    path: Path
+    sources: list[Path]
+    manifest: bytes
+
+
+def build(spark: Path | None = None) -> Path:
+    """The jar of the sources as they are, for a Spark whose jars lie in a folder."""
     JARS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, (JARS / ".lock").open("w") as lock:
         # Of several processes of a test run one builds.
         fcntl.flock(lock, fcntl.LOCK_EX)
-        sources = sorted(HERE.rglob("*.java"))
-        manifest = _manifest(_digest(sources))
-        if _manifest_of(JAR) != manifest:
-            JAR.unlink(missing_ok=True)
-            _compile(_javac(), _spark(), sources, Path(folder))
-            _write(Path(folder), manifest)
-    return JAR
+        jars = {name: _jar(name) for name in LINES}
+        _remove_old(jars.values())
+        spark = spark or _installed()
+        jar = jars[_name(spark)]
+        if not jar.path.exists():
+            _compile(_javac(), spark, jar.sources, Path(folder))
+            _write(Path(folder), jar)
+    return jar.path
+
+
+def _jar(name: str) -> Jar:
+    folders = (HERE / "offsetlog", HERE / "lines" / name)
+    sources = sorted(path for folder in folders for path in folder.rglob("*.java"))
+    path = JARS / f"offsetlog-spark-{name}.jar"
+    return Jar(name, path, sources, _manifest(_digest(sources), LINES[name]))
+
+
+def _remove_old(jars: Iterable[Jar]) -> None:
+    present = {jar.path: jar.manifest for jar in jars}
+    for path in JARS.glob("*.jar"):
+        if _manifest_of(path) != present.get(path):
+            path.unlink()
 
 
 def _javac() -> str:
@@ -71,19 +109,32 @@ def _javac() -> str:
     return program
 
 
-def _spark() -> Path:
+def _installed() -> Path:
     spec = util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
         raise NotBuilt("PySpark is not installed")
-    version = metadata.version("pyspark")
-    if not version.startswith(tuple(f"{line}." for line in LINES)):
-        raise NotBuilt(f"it is made for Spark {' and '.join(LINES)}, and {version} is installed")
     return Path(spec.submodule_search_locations[0], "jars")
+
+
+def _name(spark: Path) -> str:
+    """Which jar is for the Spark whose jars lie in a folder."""
+    versions = [
+        match[1]
+        for path in spark.glob("spark-core_*.jar")
+        if (match := re.fullmatch(r"spark-core_[\d.]+-(\d.+)\.jar", path.name))
+    ]
+    if len(versions) != 1:
+        raise NotBuilt(f"{spark} does not hold the jars of one Spark")
+    for name, lines in LINES.items():
+        if versions[0].startswith(tuple(f"{line}." for line in lines)):
+            return name
+    *rest, last = (line for lines in LINES.values() for line in lines)
+    raise NotBuilt(f"it is made for Spark {', '.join(rest)} and {last}, and this is {versions[0]}")
 
 
 def _digest(sources: list[Path]) -> str:
     digest = hashlib.sha256()
-    for path in (Path(__file__), *sources):
+    for path in (*sorted(HERE.glob("*.py")), *sources):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -96,13 +147,13 @@ def _version() -> str:
     raise NotBuilt("offsetlog/__init__.py has no __version__")
 
 
-def _manifest(digest: str) -> bytes:
+def _manifest(digest: str, lines: tuple[str, ...]) -> bytes:
     # A line has at most 72 bytes.
     return (
         "Manifest-Version: 1.0\r\n"
         "Implementation-Title: offsetlog\r\n"
         f"Implementation-Version: {_version()}\r\n"
-        f"Offsetlog-Spark-Lines: {' '.join(LINES)}\r\n"
+        f"Offsetlog-Spark-Lines: {' '.join(lines)}\r\n"
         f"Offsetlog-Sources: {digest[:32]}\r\n"
         "\r\n"
     ).encode()
@@ -131,30 +182,36 @@ def _compile(javac: str, spark: Path, sources: list[Path], classes: Path) -> Non
         raise SystemExit(f"{len(sources)} Java sources could not be compiled.")
 
 
-def _write(classes: Path, manifest: bytes) -> None:
+def _write(classes: Path, jar: Jar) -> None:
     files = {
         path.relative_to(classes).as_posix(): path.read_bytes()
         for path in sorted(classes.rglob("*.class"))
     }
+    names = named(files.values(), "org/apache/spark/")
+    files[NAMED] = "".join(f"{name}\n" for name in names).encode()
     files |= {name: text.encode() for name, text in SERVICES.items()}
-    files[PROPERTIES] = f"version={_version()}\nlines={' '.join(LINES)}\n".encode()
+    files[PROPERTIES] = f"version={_version()}\nlines={' '.join(LINES[jar.name])}\n".encode()
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as jar:
-        for name, data in {"META-INF/MANIFEST.MF": manifest, **files}.items():
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {"META-INF/MANIFEST.MF": jar.manifest, **files}.items():
             info = zipfile.ZipInfo(name, DATE)
             info.compress_type = zipfile.ZIP_DEFLATED
             info.external_attr = 0o100644 << 16
             info.create_system = 3
-            jar.writestr(info, data)
-    new = JAR.with_suffix(".tmp")
+            archive.writestr(info, data)
+    new = jar.path.with_suffix(".tmp")
     new.write_bytes(out.getvalue())
-    new.replace(JAR)
+    new.replace(jar.path)
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
+    parser.add_argument("--needed", action="store_true", help="without a jar it is an error")
+    parser.add_argument("--jars", type=Path, help="the folder of a Spark's jars")
+    arguments = parser.parse_args()
     try:
-        print(build())
+        print(build(arguments.jars))
     except NotBuilt as why:
-        if "--needed" in sys.argv:
+        if arguments.needed:
             raise SystemExit(f"There is no jar for Spark's JVM: {why}.") from None
         print(f"The jar for Spark's JVM is not built: {why}. Everything works without it.")

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 import offsetlog
-from offsetlog.environment import spark_jar
+from offsetlog.environment import spark_jar, spark_line
+from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
 from tests.spark_plugin.live import Live, opened, source
 
 COUNT, PARTITIONS = 6000, 2
@@ -74,6 +76,7 @@ def collected(frame: Any) -> list[Any]:
     return sorted(frame.collect(), key=lambda row: (row.partition, row.offset))
 
 
+@pytest.mark.every_line
 def test_both_give_the_same_rows_each_where_it_should(
     spark: Any, root: Path, only_with_a_jar: None
 ) -> None:
@@ -133,6 +136,7 @@ def test_ranges_begin_and_end_within_segments(spark: Any, root: Path, tasks_in: 
         assert [row.offset for row in rows] == [*range(17, 3003), *range(2999, 6020)]
 
 
+@pytest.mark.every_line
 def test_a_stream(spark: Any, root: Path, tmp_path: Path, tasks_in: str) -> None:
     options = {"subscribe": "wide", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5000}
     with Live(spark, root, tmp_path / "cp", {"availableNow": True}, **options) as live:
@@ -140,7 +144,7 @@ def test_a_stream(spark: Any, root: Path, tmp_path: Path, tasks_in: str) -> None
         rows = sorted(live.rows, key=lambda row: (row.partition, row.offset))
         assert [row.value for row in rows] == [row.value for row in collected(read(spark, root))]
         assert len(live.batches) == 4
-        if tasks_in == "jvm":
+        if tasks_in == "jvm" and STARTS_ARE_GIVEN:
             progress = live.query.recentProgress[0]["sources"][0]
             assert float(progress["metrics"]["maxOffsetsBehindLatest"]) > 0
 
@@ -297,7 +301,7 @@ def test_a_session_that_runs_gets_the_reader_by_register(root: Path, only_with_a
     )
 
 
-OLD = """
+ANOTHERS = """
 import sys
 import offsetlog.spark
 
@@ -312,23 +316,47 @@ try:
 except Exception as error:
     print("error", str(error).splitlines()[0])
 """
+NO_MEMBER = "org/apache/spark/sql/execution/python/ArrowPythonRunner another ()V"
 
 
-def test_a_jar_of_another_version_is_named_and_not_used(
-    root: Path, only_with_a_jar: None, jar: Path, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize(
+    ("file", "old", "new", "said"),
+    [
+        (
+            "offsetlog/jar.properties", f"version={offsetlog.__version__}", "version=0.0.9",
+            f"the jar is of offsetlog 0.0.9, and Python has {offsetlog.__version__}",
+        ),
+        (
+            "offsetlog/jar.properties", spark_line(pyspark.__version__), "9.9",
+            f"the jar is made for Spark LINES, and this is {pyspark.__version__}",
+        ),
+        (
+            "offsetlog/spark.names", "\n", f"\n{NO_MEMBER}\n",
+            f"this Spark, {pyspark.__version__}, does not have {NO_MEMBER}",
+        ),
+    ],
+    ids=["version", "line", "vendor"],
+)  # fmt: skip
+def test_a_jar_that_does_not_fit_is_not_used_and_the_error_says_why(
+    root: Path, only_with_a_jar: None, jar: Path, tmp_path: Path,
+    file: str, old: str, new: str, said: str,
+) -> None:  # fmt: skip
     """It comes before ours on the class path."""
-    old = tmp_path / "a-old.jar"
-    with zipfile.ZipFile(jar) as now, zipfile.ZipFile(old, "w") as then:
+    another = tmp_path / "a-another.jar"
+    with zipfile.ZipFile(jar) as now, zipfile.ZipFile(another, "w") as then:
         for name in now.namelist():
-            data = now.read(name)
-            then.writestr(name, data.replace(offsetlog.__version__.encode(), b"0.0.9"))
+            data = now.read(name).decode("latin-1")
+            if name == file:
+                assert old in data
+                data = data.replace(old, new, 1)
+                lines = data.partition("lines=")[2].strip()
+            then.writestr(name, data.encode("latin-1"))
     done = subprocess.run(
-        [sys.executable, "-c", OLD, str(root), str(old)], capture_output=True, text=True,
+        [sys.executable, "-c", ANOTHERS, str(root), str(another)], capture_output=True, text=True,
         timeout=300, check=False, env={**os.environ, "PYSPARK_PYTHON": sys.executable},
     )  # fmt: skip
     assert done.stdout.splitlines() == [
         f"rows {3 * (COUNT + 10)}",
-        "error spark.offsetlog.reader is jvm, and the JVM has no reader: the jar is of offsetlog "
-        f"0.0.9, and Python has {offsetlog.__version__}.",
+        "error spark.offsetlog.reader is jvm, and the JVM has no reader: "
+        f"{said.replace('LINES', lines)}.",
     ], done.stderr

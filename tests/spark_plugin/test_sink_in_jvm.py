@@ -81,7 +81,7 @@ def writers(root: Path, topic: str) -> set[str]:
     ("count", "config"),
     [
         (40, {}),
-        (20_000, {}),
+        pytest.param(20_000, {}, marks=pytest.mark.every_line),
         (20_000, {"compression": "lz4"}),
         (20_000, {"compression": "snappy"}),
         (20_000, {"compression": "gzip"}),

@@ -2,6 +2,7 @@ package offsetlog.spark.source;
 
 import java.util.Arrays;
 import java.util.stream.Stream;
+import offsetlog.spark.line.SparkLine;
 import offsetlog.spark.planner.WarmPlanner;
 import org.apache.spark.sql.connector.metric.CustomMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -9,12 +10,9 @@ import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
-import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonBatch;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonInputPartition;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonPartitionReaderFactory;
-import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
-import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
@@ -78,12 +76,9 @@ final class LogScan implements Scan {
         WarmPlanner.stream(
             source,
             planned ->
-                new PythonScan(planned, OffsetLogSource.NAME, schema, options, new Filter[0])
+                SparkLine.scan(planned, OffsetLogSource.NAME, schema, options)
                     .toMicroBatchStream(checkpointLocation));
-    if (stream instanceof SupportsTriggerAvailableNow) {
-      return new LogStream(stream, columns, narrowed);
-    }
-    throw new IllegalStateException("This Spark has another stream for Python sources: " + stream);
+    return LogStream.of(stream, columns, narrowed);
   }
 
   /** A batch as Spark plans it in Python. */

@@ -1,6 +1,7 @@
 package offsetlog.spark.source;
 
 import java.io.Serializable;
+import offsetlog.spark.line.SparkLine;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
@@ -9,7 +10,6 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonStreamingParti
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.execution.metric.SQLMetric;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
-import org.apache.spark.sql.execution.python.MapInBatchEvaluatorFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import scala.Option;
@@ -30,14 +30,14 @@ record PythonRead(
     Option<String> session)
     implements Serializable {
 
-  /** Scala's names of the fields of Spark's own factory, which has them all. */
+  /** Scala's names of the fields of Spark's own factory. */
   static PythonRead of(PythonPartitionReaderFactory it) {
     return new PythonRead(
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$source,
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$pickledReadFunc,
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$outputSchema,
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$jobArtifactUUID,
-        it.org$apache$spark$sql$execution$datasources$v2$python$PythonPartitionReaderFactory$$sessionUUID);
+        SparkLine.session(it));
   }
 
   static PythonRead of(PythonStreamingPartitionReaderFactory it) {
@@ -46,35 +46,13 @@ record PythonRead(
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonStreamingPartitionReaderFactory$$pickledReadFunc,
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonStreamingPartitionReaderFactory$$outputSchema,
         it.org$apache$spark$sql$execution$datasources$v2$python$PythonStreamingPartitionReaderFactory$$jobArtifactUUID,
-        it.org$apache$spark$sql$execution$datasources$v2$python$PythonStreamingPartitionReaderFactory$$sessionUUID);
+        SparkLine.session(it));
   }
 
   /** Batches with one column, a struct of those of the schema. To be called in the task's thread. */
   Iterator<ColumnarBatch> batches(byte[] pickled, Map<String, SQLMetric> metrics) {
-    MapInBatchEvaluatorFactory it =
-        source.createMapInBatchEvaluatorFactory(
-            function,
-            "read_from_data_source",
-            UserDefinedPythonDataSource.readInputSchema(),
-            schema,
-            metrics,
-            artifacts,
-            session);
     ArrowPythonRunner runner =
-        new ArrowPythonRunner(
-            it.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$chainedFunc,
-            it.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$pythonEvalType,
-            new int[][] {{0}},
-            new StructType()
-                .add(
-                    "struct",
-                    it.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$inputSchema),
-            it.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$sessionLocalTimeZone,
-            it.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$largeVarTypes,
-            it.org$apache$spark$sql$execution$python$MapInBatchEvaluatorFactory$$pythonRunnerConf,
-            metrics,
-            artifacts,
-            session);
+        SparkLine.runner(source, function, schema, metrics, artifacts, session);
     InternalRow row = row(row(pickled));
     TaskContext context = TaskContext.get();
     return runner.compute(one(one(row)), context.partitionId(), context);

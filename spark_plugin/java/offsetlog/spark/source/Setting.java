@@ -8,6 +8,7 @@ import java.util.Properties;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import offsetlog.spark.format.Executors;
+import offsetlog.spark.line.Linkage;
 import org.apache.spark.sql.SparkSession;
 import org.apache.spark.sql.internal.SQLConf;
 import org.slf4j.Logger;
@@ -54,7 +55,11 @@ public final class Setting {
     String spark = org.apache.spark.package$.MODULE$.SPARK_VERSION();
     for (String line : JAR.getProperty("lines").split(" ")) {
       if (spark.startsWith(line + ".")) {
-        return true;
+        String missing = Linkage.missingOfSpark();
+        if (missing != null) {
+          passOver("this Spark, " + spark + ", does not have " + missing);
+        }
+        return missing == null;
       }
     }
     passOver("the jar is made for Spark " + JAR.getProperty("lines") + ", and this is " + spark);
