@@ -160,7 +160,7 @@ def _batches(root: str) -> dict[str, Walk]:
         walks["partitions"] = walk(lambda at=at, end=end: reader.partitions(at, end))
         reader.commit(end)
         start = end
-    reader._live.stop()
+    reader._run.stop()
     return walks
 
 

@@ -21,6 +21,8 @@ from offsetlog.storage.probe import probe_store
 from offsetlog.storage.store import Committed, Conflict, Store
 
 TRIES = 5
+_FILE = names.ROOT_FILE, 0, root_file.MAX_BYTES + 1
+"""The name of the root's file, and all of its bytes. One of more is refused, and not fetched."""
 logger = get_logger(__name__)
 
 
@@ -50,7 +52,7 @@ class Root:
 
     def find(self) -> str:
         """The id of the root that is there now, whichever it is."""
-        data = self._read()
+        data = self._store.get(*_FILE)
         if data is None:
             raise InvalidRequestError(
                 f"There is no log at {self._store.url}.",
@@ -77,7 +79,9 @@ class Root:
         if self._id is None:
             self.require()
             return
-        self._check(self._read())
+        data = self._store.get(*_FILE)
+        if data is None or data != self._seen:
+            self._check(data)
 
     def is_there(self) -> bool:
         """Whether there is a root's file at the address, whatever it says."""
@@ -85,7 +89,7 @@ class Root:
 
     def file(self) -> bytes | None:
         """The root's file as it is now; an error if it is another root's."""
-        data = self._read()
+        data = self._store.get(*_FILE)
         if data is not None and self._id is not None:
             self._check(data)
         return data
@@ -93,7 +97,7 @@ class Root:
     def may_be_created(self) -> bool:
         """Whether there is none yet, and this log may be anywhere. One that can't be used, such as
         that of a copy in the making, is refused."""
-        data = None if self._keeps else self._read()
+        data = None if self._keeps else self._store.get(*_FILE)
         if data is not None:
             self._id_in(data)
         return not self._keeps and data is None
@@ -120,13 +124,8 @@ class Root:
             offer.close()
         raise StorageError(f"No answer came to the creation of {self._store.url}: {error}")
 
-    def _read(self) -> bytes | None:
-        return self._store.get(names.ROOT_FILE, 0, root_file.MAX_BYTES + 1)
-
     def _check(self, data: bytes | None) -> None:
         """Raise unless ``data`` is the file of this root."""
-        if data is not None and data == self._seen:
-            return
         where = f"{self._store.url}, as the machine {socket.gethostname()} sees it"
         if data is None:
             raise StorageError(

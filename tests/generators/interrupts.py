@@ -514,8 +514,8 @@ def _thread_waited_for() -> AbstractContextManager[None]:
     """A thread is waited for that was never started."""
 
     def wake(self: Any) -> None:
-        if self._runner is None:
-            self._runner = mark = object()
+        if self.runner is None:
+            self.runner = mark = object()
             self._spawn(partial(self._run, mark), self._name)
 
     return patched([(CommitThread, "wake", wake), (sys.modules[__name__], "HANGS_AFTER", 8.0)])

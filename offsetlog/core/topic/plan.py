@@ -90,11 +90,14 @@ def plan(
         piece = PlannedPiece(extent, max(at, extent.base), min(end, extent.end))
         out.append(piece)
         at = piece.end
-        records += piece.records
-        size += piece.bytes
-        full = max_records is not None and records >= max_records
-        if full or (max_bytes is not None and size >= max_bytes):
-            return tuple(out)
+        if max_records is not None:
+            records += piece.records
+            if records >= max_records:
+                return tuple(out)
+        if max_bytes is not None:
+            size += piece.bytes
+            if size >= max_bytes:
+                return tuple(out)
     if at < end:
         raise _hole(state, partition, at)
     return tuple(out)

@@ -38,40 +38,36 @@ class CommitThread:
         self._spawn = spawn
         self.changed = threading.Condition()
         """Guards what ``next_work`` looks at; notified whenever the thread ends."""
-        self._runner: object | None = None
-        """A mark of the one thread that may work."""
-
-    @property
-    def running(self) -> bool:
-        return self._runner is not None
+        self.runner: object | None = None
+        """A mark of the one thread that may work; None while there is none."""
 
     def wake(self) -> None:
         """Make sure that the thread runs. Call it with ``changed`` held."""
-        if self.running:
+        if self.runner is not None:
             return
-        self._runner = mark = object()
+        self.runner = mark = object()
         try:
             self._spawn(partial(self._run, mark), self._name)
         except RuntimeError as error:
-            self._runner = None
+            self.runner = None
             raise StorageError(
                 f"The thread that commits can't be started: {error}. Nothing was committed.",
                 "Use commit(), or end some threads and try again.",
             ) from None
         except BaseException:
-            self._runner = None
+            self.runner = None
             raise
 
     def wait(self, longest: float | None = None) -> bool:
         """Wait until all work is done, for at most ``longest`` seconds; whether it is."""
         with self.changed:
-            return self.changed.wait_for(lambda: not self.running, longest)
+            return self.changed.wait_for(lambda: self.runner is None, longest)
 
     def _run(self, mark: object) -> None:
         try:
             while True:
                 with self.changed:
-                    if self._runner is not mark:
+                    if self.runner is not mark:
                         return
                     work = self._next_work()
                     if work is None:
@@ -80,12 +76,12 @@ class CommitThread:
                 work()
         except BaseException:
             with self.changed:
-                if self._runner is mark:
+                if self.runner is mark:
                     self._end()
             raise
 
     def _end(self) -> None:
-        self._runner = None
+        self.runner = None
         self.changed.notify_all()
 
 
@@ -146,9 +142,9 @@ class CommitQueue:
     def drain(self) -> None:
         """Wait until everything submitted is made, then run the callbacks."""
         with self._changed:
-            while self._thread.running or self._waiting:
+            while self._thread.runner is not None or self._waiting:
                 self._thread.wake()
-                if self._thread.running:
+                if self._thread.runner is not None:
                     self._changed.wait()
         self.run_callbacks()
 

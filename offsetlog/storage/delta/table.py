@@ -55,7 +55,6 @@ from offsetlog.storage.offsets.check import Progress, TableCheck
 from offsetlog.storage.offsets.port import (
     HEARTBEATS,
     ROOT_KEY,
-    AllFacts,
     OffsetsPort,
     RootId,
     TableNews,
@@ -105,6 +104,7 @@ class DeltaOffsets(OffsetsPort):
         super().__init__(store, folder, root_id)
         self.delta_address = address
         self._surroundings = surroundings
+        self._now_ms = surroundings.now_ms
         self._log = DeltaLog(store, folder, surroundings)
         self._held: DeltaState | None = None
         """The table as it was opened; only its protocol and metadata are up to date."""
@@ -210,7 +210,8 @@ class DeltaOffsets(OffsetsPort):
         if not self._id and not self._exists():
             self._check_free()
             return TableNews(-1, ())
-        self._check_root()
+        if self._root != self._accepted_root:
+            self._check_root()
         if since < 0:
             return self._read_all(since)
         facts: list[Fact] = []
@@ -236,7 +237,7 @@ class DeltaOffsets(OffsetsPort):
             data = self._log.version(file.version)
             where = self._log.name(file.version)
             if data is not None and delta_log.changes_rows(delta_log.actions_of(data, where)):
-                return AllFacts(*self._read_all(-1))
+                return self._read_all(-1)._replace(anew=True)
         return news
 
     def _was_cleaned(self, since: int, version: int) -> bool:
@@ -259,9 +260,6 @@ class DeltaOffsets(OffsetsPort):
 
     def _clocks(self) -> tuple[float, float]:
         return self._surroundings.monotonic(), self._now_ms() / 1000
-
-    def _now_ms(self) -> int:
-        return self._surroundings.now_ms()
 
     def _added(self, data: bytes, version: int) -> list[Fact] | None:
         """The facts of one version; None when a file of it is gone, since it was compacted."""

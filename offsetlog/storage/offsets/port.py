@@ -45,20 +45,9 @@ class TableNews(NamedTuple):
 
     version: int
     facts: tuple[Fact, ...]
-
-    @property
-    def anew(self) -> bool:
-        """Whether these are all facts there are, as somebody changed older rows of the table: what
-        was folded before is not its state any more."""
-        return False
-
-
-class AllFacts(TableNews):
-    """The facts of a table of which somebody changed older rows."""
-
-    @property
-    def anew(self) -> bool:
-        return True
+    anew: bool = False
+    """Whether these are all facts there are, as somebody changed older rows of the table: what was
+    folded before is not its state any more."""
 
 
 class TableRows(NamedTuple):
@@ -195,7 +184,7 @@ class OffsetsPort(ABC):
 
     def _check_root(self) -> None:
         """Refuse a table that is another log's."""
-        if self._root in ("", self._accepted_root) or self._root_id is None:
+        if not self._root or self._root_id is None:
             return
         ours = self._root_id()
         if self._root != ours:

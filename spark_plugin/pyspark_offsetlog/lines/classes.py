@@ -24,10 +24,10 @@ __all__ = [
     "FILTERS_KEPT_APART",
     "PREFETCHING_READER",
     "STARTS_ARE_GIVEN",
+    "ReadAllAvailable",
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
     "arrow_schema",
-    "has_limits",
     "progress_offset",
     "read_limit",
 ]
@@ -47,9 +47,12 @@ word. It is mended in the Spark to come, together with the pushing of limits."""
 
 try:
     from pyspark.sql.streaming import datasource as limits
-    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
 except ImportError:
     limits = None  # type: ignore[assignment]
+
+    class ReadAllAvailable:  # type: ignore[no-redef]
+        """Before 4.2 Spark does not say whether a batch may be limited, so it may."""
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
         """Before 4.2 ``availableNow`` is a single batch, and no source hears of it."""
@@ -80,12 +83,7 @@ def read_limit(records: int | None, size: int | None, least_records: int | None)
         return limits.ReadMaxBytes(size)
     if least_records is not None:
         return limits.ReadMinRows(least_records)
-    return limits.ReadAllAvailable()
-
-
-def has_limits(limit: Any) -> bool:
-    """Whether a batch may be limited. Spark before 4.2 does not say, so it may."""
-    return limits is None or not isinstance(limit, limits.ReadAllAvailable)
+    return ReadAllAvailable()
 
 
 def progress_offset(text: str) -> Any:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import getpass
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from offsetlog.client.log import Log
 from offsetlog.core.group.facts import OffsetAndMetadata, Subscription
 from offsetlog.core.group.membership import standing
 from offsetlog.core.group.requests import CommitRequest, JoinRequest, LeaveRequest
+from offsetlog.core.group.reset import OffsetSpan
 from offsetlog.core.group.state import GroupState
 from offsetlog.engine import CommitThread
 from offsetlog.errors import FencedError, OffsetLogError
@@ -105,11 +106,18 @@ class GroupOwner:
 
     # --- progress --------------------------------------------------------------------------
 
-    def submit(self, positions: Positions, followed: int) -> None:
-        """Let these positions be committed soon, in place of any that still wait."""
-        if self.has_left or not (self._thread.running or self._uncommitted(positions)):
+    def submit(
+        self, positions: Positions, followed: int, spans: Mapping[TopicPartition, OffsetSpan]
+    ) -> None:
+        """Let these positions be committed soon, in place of any that still wait: all before them
+        was processed. Those that the log has not are left out: the checkpoint is another root's,
+        or its topic was recreated. That is an error soon, and the group shall not stand there
+        until somebody looks."""
+        reached = {tp: at for tp, at in positions.items() if tp not in spans or at <= spans[tp].end}
+        is_idle = self._thread.runner is None
+        if self.has_left or (is_idle and not self._uncommitted(reached)):
             return
-        self._newest = _Progress(positions, followed)
+        self._newest = _Progress(reached, followed)
         self._hand_over(self._newest)
 
     def _hand_over(self, progress: _Progress) -> None:

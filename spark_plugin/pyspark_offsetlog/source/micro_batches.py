@@ -140,8 +140,8 @@ class QueryRun:
         if is_first and self._no_start is not None:
             raise self._no_start
         number = self._followed(start)
-        if not is_first and number is not None:
-            self._submit(start.at, number)
+        if owner is not None and not is_first and number is not None:
+            owner.submit(start.at, number, seen.spans)
         now = self._env.monotonic()
         if now < self._idle_until:
             if self._target is not None:
@@ -195,17 +195,6 @@ class QueryRun:
                 expected = {**expected, **put}
         self._seen = look = self.topics.look_for(look, expected)
         return look
-
-    def _submit(self, positions: Positions, followed: int) -> None:
-        """All before these was processed. What the log has not is left out: the checkpoint is
-        another root's, or its topic was recreated. That is an error soon, and the group shall not
-        stand there until somebody looks."""
-        if self._owner is not None:
-            spans = self._open().spans
-            reached = {
-                tp: at for tp, at in positions.items() if tp not in spans or at <= spans[tp].end
-            }
-            self._owner.submit(reached, followed)
 
     def _idle(self, raw: dict[str, Any], start: QueryOffset) -> dict[str, Any]:
         """An idle query has time to wait until its progress is committed."""
@@ -303,12 +292,11 @@ class QueryRun:
 
     def processed(self, raw: dict[str, Any]) -> None:
         """Everything before this offset is done."""
-        self._open()
-        offset = self._parse(raw)
-        number = self._followed(offset)
-        if number is None and self._owner is not None:
-            number = self._owner.resets_at_join
-        self._submit(offset.at, number or 0)
+        spans, offset = self._open().spans, self._parse(raw)
+        if self._owner is not None:
+            number = self._followed(offset)
+            followed = self._owner.resets_at_join if number is None else number
+            self._owner.submit(offset.at, followed, spans)
 
     def latest(self) -> dict[str, Any] | None:
         """The ends of the partitions as they were last looked at, for Spark's progress."""

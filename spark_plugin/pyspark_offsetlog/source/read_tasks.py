@@ -56,10 +56,10 @@ def plan_ranges(
     gives topics that were looked at."""
     work, room = [], PLANNED_EXTENTS
     for r in ranges:
-        of_topic = topic(r.topic)
+        reader = topic(r.topic).reader
         pieces: tuple[PlannedPiece, ...] = ()
-        if room and max_extents(of_topic.chain.state, *r[1:]) <= PLANNED_EXTENTS:
-            pieces = of_topic.reader.plan(r.partition, r.start, r.end)
+        if room and max_extents(reader.chain.state, *r[1:]) <= PLANNED_EXTENTS:
+            pieces = reader.plan(r.partition, r.start, r.end)
             if len(pieces) > min(SHIPPED_EXTENTS, room):
                 pieces = ()
         work.append(PlannedRange(r, pieces))

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -26,8 +27,8 @@ from pyspark_offsetlog.lines.batch_starts import BatchStarts
 from pyspark_offsetlog.lines.classes import (
     PREFETCHING_READER,
     STARTS_ARE_GIVEN,
+    ReadAllAvailable,
     SupportsTriggerAvailableNow,
-    has_limits,
     read_limit,
 )
 from pyspark_offsetlog.options.check import source_options
@@ -49,13 +50,12 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     def __init__(self, options: dict[str, str], schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._live: QueryRun | None = None
         self._handed: list[pa.RecordBatch] | None = None
-        self._output: OutputColumns | None = None
         self._starts = BatchStarts()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_live": None, "_handed": None, "_output": None}
+        made_here = ("_run", "_columns")
+        return {k: v for k, v in self.__dict__.items() if k not in made_here} | {"_handed": None}
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
@@ -64,25 +64,29 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
             return PREFETCHING_READER
         return OffsetLogStreamReader
 
+    @cached_property
     def _run(self) -> QueryRun:
-        if self._live is None:
-            if tables.is_table(self._options):
-                raise InvalidRequestError(
-                    f"The option table={self._options[tables.OPTION]} is set for a stream.",
-                    "Tables of a log are read with spark.read: each query shows the present.",
-                )
-            options = source_options(self._options, True)
-            self._columns()
-            options = options._replace(place=with_root_id(options.place))
-            self._live = QueryRun(open_log(options.place), options)
-            leave_when_terminated(self._live.stop)
-        return self._live
+        if tables.is_table(self._options):
+            raise InvalidRequestError(
+                f"The option table={self._options[tables.OPTION]} is set for a stream.",
+                "Tables of a log are read with spark.read: each query shows the present.",
+            )
+        options = source_options(self._options, True)
+        self._columns  # noqa: B018 - what is wrong with the schema is said before all else.
+        options = options._replace(place=with_root_id(options.place))
+        run = QueryRun(open_log(options.place), options)
+        leave_when_terminated(run.stop)
+        return run
+
+    @cached_property
+    def _columns(self) -> OutputColumns:
+        return output_columns(self._schema)
 
     # --- what Spark asks the driver --------------------------------------------------------
 
     @one_line_errors
     def initialOffset(self) -> dict[str, Any]:
-        return self._run().initial()
+        return self._run.initial()
 
     @one_line_errors
     def getDefaultReadLimit(self) -> Any:
@@ -91,36 +95,36 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
 
     @one_line_errors
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> Any:
-        run = self._run()
+        run = self._run
         if start is not None:
-            return run.next(start, has_limits(limit))
-        end = run.next(self._starts.next(run.initial), True)
+            return run.next(start, limited=not isinstance(limit, ReadAllAvailable))
+        end = run.next(self._starts.next(run.initial), limited=True)
         self._starts.answered(end)
         return end
 
     @one_line_errors
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        return self._run().latest()
+        return self._run.latest()
 
     @one_line_errors
     def prepareForTriggerAvailableNow(self) -> None:
-        self._run().prepare_available_now()
+        self._run.prepare_available_now()
 
     @one_line_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        run = self._run()
-        self._starts.planned(start, end, run.initial)
+        run = self._run
+        if not STARTS_ARE_GIVEN:
+            self._starts.planned(start, end, run.initial)
         log, options, topic = run.log, run.options, run.topics.topic
         work = plan_ranges(topic, run.ranges(start, end))
         if not work:
             return []
         fails = options.fail_on_data_loss
         if _is_small(options, work):
-            columns = self._columns()
             self._handed = [
                 batch
                 for w in work
-                for batch in read_range(log, topic(w.range.topic), w, columns, run.lost)
+                for batch in read_range(log, topic(w.range.topic), w, self._columns, run.lost)
             ]
             log.root.check()
             return [LogPartition(options.place, work, fails)]
@@ -133,7 +137,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
 
     @one_line_errors
     def commit(self, end: dict[str, Any]) -> None:
-        self._run().processed(end)
+        self._run.processed(end)
 
     def stop(self) -> None:
         """The query ended, and this process has nothing else to do. Spark cuts the line without
@@ -143,21 +147,17 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         self._leave()
 
     def _leave(self) -> None:
-        if self._live is not None:
-            self._live.stop()
+        run: QueryRun | None = self.__dict__.get("_run")  # None: no run began.
+        if run is not None:
+            run.stop()
             if not STARTS_ARE_GIVEN and self._starts.batches == 1:
-                warn(self._live.left_undone(ran_again=not self._starts.answers))
+                warn(run.left_undone(ran_again=not self._starts.answers))
 
     # --- what Spark asks its workers -------------------------------------------------------
 
     @one_line_errors_iterator
     def read(self, partition: LogPartition) -> Iterator[pa.RecordBatch]:
-        yield from read(partition, self._columns())
-
-    def _columns(self) -> OutputColumns:
-        if self._output is None:
-            self._output = output_columns(self._schema)
-        return self._output
+        yield from read(partition, self._columns)
 
 
 def _is_small(options: SourceOptions, work: tuple[PlannedRange, ...]) -> bool:

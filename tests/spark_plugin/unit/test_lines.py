@@ -78,7 +78,10 @@ def reader(root: str, **given: str) -> OffsetLogStreamReader:
     return OffsetLogStreamReader(options, source_schema(False))
 
 
-def test_limits_and_restarts_without_a_start(root: str, log: Any) -> None:
+def test_limits_and_restarts_without_a_start(
+    root: str, log: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "STARTS_ARE_GIVEN", False)
     fill(log, "orders", {0: 10})
     first = reader(root, maxoffsetspertrigger="4")
     ends = [first.latestOffset()["orders"]["0"] for _ in range(4)]

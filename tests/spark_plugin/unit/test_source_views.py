@@ -192,8 +192,8 @@ def test_a_query_that_starts_where_the_log_is_not_makes_nothing(
     start = query.initialOffset()
     end = query.latestOffset(start, query.getDefaultReadLimit())
     query.commit(end)
-    assert query._live is not None
-    query._live.stop()
+    assert "_run" in vars(query)
+    query._run.stop()
     before = there.offsets_table.look().version
     fill(there, "t", {0: 1})
     if view == "no topic":

@@ -27,6 +27,7 @@ from offsetlog.format.delta_log import DataFile
 from offsetlog.storage import Committed, Conflict, open_store
 from offsetlog.storage.delta import table as delta_offsets
 from offsetlog.storage.delta.compact import bins_of
+from offsetlog.storage.delta.log import REAL
 from offsetlog.storage.offsets.open import FOLDER, open_offsets
 from offsetlog.storage.offsets.port import TableNews
 
@@ -210,7 +211,13 @@ def stands_still(port, number):
 def hours_later(monkeypatch):
     """Each look at the clock is hours after the one before it."""
     clock = itertools.count(2_000_000_000, 36_000)
-    monkeypatch.setattr(delta_offsets.DeltaOffsets, "_now_ms", lambda self: 1000 * next(clock))
+    slow = REAL._replace(now_ms=lambda: 1000 * next(clock))
+    true = delta_offsets.DeltaOffsets.__init__
+
+    def init(self, *given):
+        true(self, *given, surroundings=slow)
+
+    monkeypatch.setattr(delta_offsets.DeltaOffsets, "__init__", init)
 
 
 def aged(place):

@@ -30,7 +30,7 @@ from offsetlog.storage.delta import table as delta
 from offsetlog.storage.delta.table import DeltaOffsets
 from offsetlog.storage.offsets.chain import ChainOffsets
 from offsetlog.storage.offsets.open import FOLDER, open_offsets
-from offsetlog.storage.offsets.port import OffsetsPort
+from offsetlog.storage.offsets.port import OffsetsPort, TableNews
 
 Open = Callable[[], OffsetsPort]
 PLACES = ["delta-local", "chain-local", "chain-memory", "delta-moto", "delta-azurite",
@@ -137,13 +137,13 @@ def fresh(port: OffsetsPort) -> GroupsState:
 
 def test_there_is_nothing_before_it_is_made(opened):
     port = opened()
-    assert port.read(-1) == (-1, ())
+    assert port.read(-1) == TableNews(-1, ())
     assert port.checkpoint() == EMPTY
     port.create()
     port.create()
     opened().create()
-    assert port.read(-1) == opened().read(-1) == (0, ())
-    assert port.read(0) == (0, ())
+    assert port.read(-1) == opened().read(-1) == TableNews(0, ())
+    assert port.read(0) == TableNews(0, ())
 
 
 def test_an_append_is_at_exactly_its_version(opened):
@@ -151,14 +151,14 @@ def test_an_append_is_at_exactly_its_version(opened):
     table = begin(port)
     first, facts = facts_of(table, 1)
     assert isinstance(port.append(facts, 1), Committed)
-    assert other.read(0) == (1, facts)
+    assert other.read(0) == TableNews(1, facts)
     assert isinstance(port.append(facts, 1), Conflict)
     assert isinstance(other.append(facts, 1), Conflict)
     second, more = facts_of(first, 2)
     assert isinstance(other.append(more, 2), Committed)
     assert isinstance(port.append(more, 2), Conflict)
-    assert port.read(0) == (2, facts + more)
-    assert port.read(1) == (2, more)
+    assert port.read(0) == TableNews(2, facts + more)
+    assert port.read(1) == TableNews(2, more)
     assert fresh(opened()) == second
 
 
@@ -185,7 +185,7 @@ def test_of_many_racers_one_gets_the_version(opened):
         assert len(winners) == 1, answers
         assert sum(isinstance(answer, Conflict) for answer in answers) == len(ports) - 1
         for port in ports:
-            assert port.read(after.version - 1) == (after.version, mine[winners[0]])
+            assert port.read(after.version - 1) == TableNews(after.version, mine[winners[0]])
         table = fold(table, mine[winners[0]], after.version)
 
 
@@ -324,7 +324,7 @@ def test_who_slept_while_the_log_was_cleaned_misses_nothing(opened, monkeypatch)
     port, sleeper, writer = opened(), opened(), opened()
     table = grow(port, begin(port), 2)
     seen = fold(EMPTY, sleeper.read(-1).facts, table.version)
-    assert sleeper.read(seen.version) == (seen.version, ())
+    assert sleeper.read(seen.version) == TableNews(seen.version, ())
     _, old = facts_of(table, 99)
     writer.read(table.version)
     table = grow(port, table, 20)
