@@ -97,6 +97,8 @@ class GroupOwner:
         group = table.group(self.group)
         place = standing(group, self.member, self._joined)
         if isinstance(place, FencedError):
+            if self.has_left:
+                return group  # Given up beside this look, as the query ends.
             raise FencedError(
                 f"This query no longer owns the group {self.group!r}. {place.message}",
                 "One query owns a group; give this one a group.id of its own.",

@@ -97,6 +97,26 @@ def test_nor_where_losses_are_passed_over(log: Any, root: str, running: Any) -> 
     assert ("orders", 0) not in committed(log)
 
 
+def test_a_look_beside_the_end_of_its_query_is_not_fenced(
+    log: Any, root: str, running: Any
+) -> None:
+    """A planner that is terminated gives its group up in another thread than the one that plans."""
+    fill(log, "orders", {0: 1})
+    query = running(root, **GROUP)
+    query.batch()
+    owner = query.run._owner
+    flush = owner.flush
+
+    def leave_meanwhile() -> bool:
+        owner.flush = flush
+        owner.leave()
+        return flush()
+
+    owner.flush = leave_meanwhile
+    query.batch()
+    assert group_of(log).members == {}
+
+
 class Stubborn:
     """Stands before the table: requests of one query wait, or fail."""
 
