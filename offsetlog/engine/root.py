@@ -38,6 +38,8 @@ class Root:
         """Whether the address means the same place for as long as the process lives."""
         self._seen: bytes | None = None
         """The root's file when it was last found to be this root's."""
+        self._stamp: object = None
+        """Of that file, where the store has stamps."""
 
     @property
     def id(self) -> str:
@@ -67,14 +69,18 @@ class Root:
             raise AssertionError("a log keeps to one root")
         if self._keeps:
             return
-        self._id, self._keeps, self._seen = root_id, True, None
+        self._id, self._keeps, self._seen, self._stamp = root_id, True, None, None
         self._store.keep_to(names.ROOT_FILE, self._check)
 
     def check(self) -> None:
         """Raise unless this root is in sight. What an address on the network means does not change
-        while the process lives, so it is asked there once; a disk may go at any time, so the
-        root's file is read there each time."""
+        while the process lives, so it is asked there once; a disk may go at any time, so it is
+        looked at each time whether the root's file is the one that was read."""
         if self._seen is not None and self.is_fixed:
+            return
+        # First: of a file that takes its place while it is read nothing is known.
+        stamp = self._store.stamp(names.ROOT_FILE) if self._store.has_stamps else None
+        if stamp is not None and stamp == self._stamp:
             return
         if self._id is None:
             self.require()
@@ -82,6 +88,7 @@ class Root:
         data = self._store.get(*_FILE)
         if data is None or data != self._seen:
             self._check(data)
+        self._stamp = stamp
 
     def is_there(self) -> bool:
         """Whether there is a root's file at the address, whatever it says."""

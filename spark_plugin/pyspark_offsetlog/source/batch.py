@@ -23,13 +23,13 @@ from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
 from pyspark_offsetlog.runtime.user_errors import one_line_errors, one_line_errors_iterator
 from pyspark_offsetlog.schema import chosen_columns
-from pyspark_offsetlog.source.data_loss import DataLoss
 from pyspark_offsetlog.source.offsets import OffsetRange, Positions, split_ranges
 from pyspark_offsetlog.source.plans import LogPartition
 from pyspark_offsetlog.source.read_tasks import plan_ranges, plan_tasks, read
 from pyspark_offsetlog.source.starting_offsets import resolve
 from pyspark_offsetlog.source.subscription import SubscribedTopics
 from pyspark_offsetlog.source.to_spark import output_columns
+from pyspark_offsetlog.source.visibility import DataLoss
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter

@@ -29,7 +29,6 @@ from offsetlog.logs import get_logger
 from offsetlog.values import TopicPartition
 from pyspark_offsetlog.options.spec import SourceOptions
 from pyspark_offsetlog.runtime.user_errors import warn
-from pyspark_offsetlog.source.data_loss import DataLoss
 from pyspark_offsetlog.source.group_owner import IDLE_LOOK, GroupOwner
 from pyspark_offsetlog.source.next_batch import (
     BatchPlan,
@@ -50,7 +49,7 @@ from pyspark_offsetlog.source.offsets import (
 )
 from pyspark_offsetlog.source.starting_offsets import resolve
 from pyspark_offsetlog.source.subscription import SubscribedTopics
-from pyspark_offsetlog.source.visibility import state_with
+from pyspark_offsetlog.source.visibility import DataLoss, state_with
 
 logger = get_logger(__name__)
 

@@ -26,11 +26,10 @@ from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopi
 from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
-from pyspark_offsetlog.source.data_loss import DataLoss
 from pyspark_offsetlog.source.offsets import OffsetRange
 from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
 from pyspark_offsetlog.source.to_spark import OutputColumns, spark_batches
-from pyspark_offsetlog.source.visibility import state_with
+from pyspark_offsetlog.source.visibility import DataLoss, state_with
 
 logger = get_logger(__name__)
 

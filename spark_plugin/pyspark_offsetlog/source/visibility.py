@@ -1,4 +1,4 @@
-"""What is out of sight, as opposed to what is gone.
+"""What is out of sight, as opposed to what is gone, and what becomes of a query then.
 
 Invariants:
 
@@ -7,6 +7,8 @@ Invariants:
    a topic without its first entry, is a disk that is not mounted or that shows an older view.
    That is an error, whatever ``failOnDataLoss`` says.
 2. What a network disk shows late is looked for again, for a moment.
+3. Records that are gone are an error with ``failOnDataLoss``; without, a warning, once for each
+   thing that is lost, and the query goes on with what there is.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import socket
 
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine import OpenTopic
-from offsetlog.errors import StorageError
+from offsetlog.errors import OffsetOutOfRangeError, StorageError
+from pyspark_offsetlog.runtime.user_errors import warn
 
 LOOKS, LOOK_SECONDS = 5, 0.1
 """Each pause is twice the last: three seconds in all."""
@@ -52,3 +55,19 @@ def out_of_sight(topic: OpenTopic, state: TopicState, partition: int, end: int) 
         f"{where}.",
         "Nothing is skipped. Look whether all machines see the same disk there. " + RECREATED_HINT,
     )
+
+
+class DataLoss:
+    def __init__(self, fails: bool) -> None:
+        self._fails = fails
+        self._told: set[str] = set()
+
+    def __call__(self, what: str) -> None:
+        """Records that were asked for are gone."""
+        if self._fails:
+            raise OffsetOutOfRangeError(
+                what, "Set failOnDataLoss=false to go on with what is there."
+            )
+        if what not in self._told:
+            self._told.add(what)
+            warn(f"{what} failOnDataLoss is false, so the query goes on.")
