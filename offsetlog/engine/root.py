@@ -21,8 +21,6 @@ from offsetlog.storage.probe import probe_store
 from offsetlog.storage.store import Committed, Conflict, Store
 
 TRIES = 5
-_FILE = names.ROOT_FILE, 0, root_file.MAX_BYTES + 1
-"""The name of the root's file, and all of its bytes. One of more is refused, and not fetched."""
 logger = get_logger(__name__)
 
 
@@ -54,7 +52,7 @@ class Root:
 
     def find(self) -> str:
         """The id of the root that is there now, whichever it is."""
-        data = self._store.get(*_FILE)
+        data = self._read()
         if data is None:
             raise InvalidRequestError(
                 f"There is no log at {self._store.url}.",
@@ -78,16 +76,14 @@ class Root:
         looked at each time whether the root's file is the one that was read."""
         if self._seen is not None and self.is_fixed:
             return
-        # First: of a file that takes its place while it is read nothing is known.
+        # Before the file is read: one that takes its place meanwhile has another stamp.
         stamp = self._store.stamp(names.ROOT_FILE) if self._store.has_stamps else None
         if stamp is not None and stamp == self._stamp:
             return
         if self._id is None:
             self.require()
             return
-        data = self._store.get(*_FILE)
-        if data is None or data != self._seen:
-            self._check(data)
+        self._check(self._read())
         self._stamp = stamp
 
     def is_there(self) -> bool:
@@ -96,7 +92,7 @@ class Root:
 
     def file(self) -> bytes | None:
         """The root's file as it is now; an error if it is another root's."""
-        data = self._store.get(*_FILE)
+        data = self._read()
         if data is not None and self._id is not None:
             self._check(data)
         return data
@@ -104,7 +100,7 @@ class Root:
     def may_be_created(self) -> bool:
         """Whether there is none yet, and this log may be anywhere. One that can't be used, such as
         that of a copy in the making, is refused."""
-        data = None if self._keeps else self._store.get(*_FILE)
+        data = None if self._keeps else self._read()
         if data is not None:
             self._id_in(data)
         return not self._keeps and data is None
@@ -131,8 +127,13 @@ class Root:
             offer.close()
         raise StorageError(f"No answer came to the creation of {self._store.url}: {error}")
 
+    def _read(self) -> bytes | None:
+        return self._store.get(names.ROOT_FILE, 0, root_file.MAX_BYTES + 1)
+
     def _check(self, data: bytes | None) -> None:
         """Raise unless ``data`` is the file of this root."""
+        if data is not None and data == self._seen:
+            return
         where = f"{self._store.url}, as the machine {socket.gethostname()} sees it"
         if data is None:
             raise StorageError(

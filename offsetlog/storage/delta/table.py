@@ -210,8 +210,7 @@ class DeltaOffsets(OffsetsPort):
         if not self._id and not self._exists():
             self._check_free()
             return TableNews(-1, ())
-        if self._root != self._accepted_root:
-            self._check_root()
+        self._check_root()
         if since < 0:
             return self._read_all(since)
         facts: list[Fact] = []

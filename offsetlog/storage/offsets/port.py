@@ -184,7 +184,7 @@ class OffsetsPort(ABC):
 
     def _check_root(self) -> None:
         """Refuse a table that is another log's."""
-        if not self._root or self._root_id is None:
+        if self._root in ("", self._accepted_root) or self._root_id is None:
             return
         ours = self._root_id()
         if self._root != ours:
