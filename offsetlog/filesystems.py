@@ -26,7 +26,7 @@ class Filesystem(NamedTuple):
     delta: str = ""
     """The scheme by which readers of Delta reach it; empty where they can't."""
     hadoop: str = ""
-    """The same in the words of Spark's JVM."""
+    """The scheme by which Hadoop's clients reach it; empty where they can't."""
     credentials: str = ""
     """What to do when it refuses them."""
     credential_options: frozenset[str] = frozenset()
@@ -60,6 +60,7 @@ GCS = Filesystem(
 AZURE = Filesystem(
     "Azure Blob", ("abfs", "abfss", "az", "adl"), "`If-None-Match: *`",
     "offsetlog.storage.object.azure:AzureStore", "adlfs", "azure", delta="az",
+    hadoop="abfss",
     credentials="Give account_name= with account_key=, sas_token= or connection_string= (or set "
     "AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY), or log in with az; the account "
     "needs the role Storage Blob Data Contributor.",
@@ -126,9 +127,19 @@ def what_works() -> str:
     return f"a local path, {', '.join(others[:-1])} and {others[-1]}"
 
 
-HADOOP_SCHEMES = {fs.delta: fs.hadoop for fs in FILESYSTEMS if fs.delta and fs.hadoop}
-"""The words of Spark's JVM for Delta's."""
 CONTAINER_PROTOCOLS = (
     *(protocol for fs in FILESYSTEMS if fs.names_container for protocol in fs.protocols),
     "wasb", "wasbs",
 )  # fmt: skip
+
+
+def hadoop_url(url: str) -> str | None:
+    """The same place in the words of Hadoop's clients; None where they have none for it. Theirs for
+    Azure need the account, which an address of fsspec may leave to its options."""
+    protocol, separator, place = url.partition("://")
+    filesystem = OF_PROTOCOL.get(protocol) if separator else None
+    if filesystem is None or not filesystem.hadoop:
+        return None
+    if ("@" in place.partition("/")[0]) != filesystem.names_container:
+        return None
+    return f"{filesystem.hadoop}://{place}"

@@ -10,7 +10,7 @@ import re
 import pytest
 
 from offsetlog.errors import InvalidRequestError
-from offsetlog.filesystems import FILESYSTEMS, OF_PROTOCOL, UNPROVEN, what_works
+from offsetlog.filesystems import FILESYSTEMS, OF_PROTOCOL, UNPROVEN, hadoop_url, what_works
 from offsetlog.storage import Store, open_store
 from tests.servers.process import ROOT
 
@@ -67,3 +67,23 @@ def test_an_error_says_what_works():
         open_store("nonsense://x")
     assert what_works() in str(error.value)
     assert "s3://" in what_works() and "smb://" in what_works()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("s3://bucket/a b/100%/log", "s3a://bucket/a b/100%/log"),
+        ("s3a://bucket", "s3a://bucket"),
+        ("gcs://bucket/log", "gs://bucket/log"),
+        ("abfs://box@account.dfs.core.windows.net/log", "abfss://box@account.dfs.core.windows.net/log"),
+        # The account is an option of fsspec's, or what stands before the @ is a user.
+        ("az://box/log", None),
+        ("s3://user@bucket/log", None),
+        ("sftp://host/log", None),
+        ("file:///log", None),
+        ("/log", None),
+        ("simplecache::s3://bucket/log", None),
+    ],
+)  # fmt: skip
+def test_hadoops_words_for_a_place(url, expected):
+    assert hadoop_url(url) == expected

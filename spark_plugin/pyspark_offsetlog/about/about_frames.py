@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import offsetlog
 from offsetlog.errors import InvalidRequestError
-from offsetlog.filesystems import HADOOP_SCHEMES
+from offsetlog.filesystems import hadoop_url
 from pyspark_offsetlog.about.tables import TABLES, read_table
 from pyspark_offsetlog.options.check import absolute
 from pyspark_offsetlog.options.spec import LogAddress
@@ -126,10 +126,7 @@ def _through_delta(spark: SparkSession, place: LogAddress, must: bool) -> DataFr
 
 
 def _hadoop_path(address: str) -> str | None:
-    scheme, there, rest = address.partition("://")
-    if not there:
-        return address
-    return f"{HADOOP_SCHEMES[scheme]}://{rest}" if scheme in HADOOP_SCHEMES else None
+    return hadoop_url(address) if "://" in address else address
 
 
 def _first_line(error: Exception) -> str:

@@ -62,8 +62,9 @@ class LogPartition(InputPartition):
         """Files of the chains of topics, by their numbers, which the driver has read already."""
         self.fails = fails
         """What becomes of it when records are gone meanwhile: ``failOnDataLoss``."""
-        self.local_root: str | None = None
-        """The folder of the root, if it is on a disk: the JVM reads segments there by itself."""
+        self.jvm_root: str | None = None
+        """The root as the JVM can reach it to read segments by itself: a folder of this machine, or
+        a URL for a client of Hadoop's; None: neither."""
         self.columns: tuple[str, ...] | None = None
         """Those that are wanted, if not all of the query's schema are; the others may be null."""
 
@@ -78,8 +79,10 @@ class LogPartition(InputPartition):
 def encode(partition: LogPartition) -> bytes:
     plan = {
         "version": offsetlog.__version__,
-        "root": partition.local_root,
+        "root": partition.jvm_root,
         "id": partition.place.root_id,
+        # Whether fsspec has some that a client of Hadoop's does not know.
+        "options": bool(partition.place.storage),
         "ranges": [
             {
                 "topic": work.range.topic,
@@ -93,7 +96,7 @@ def encode(partition: LogPartition) -> bytes:
         ],
     }
     text = json.dumps(plan, separators=(",", ":")).encode()
-    rest = (partition.place, partition.entries, partition.fails, partition.local_root)
+    rest = (partition.place, partition.entries, partition.fails, partition.jvm_root)
     return _HEADER.pack(MAGIC, len(text)) + text + pickle.dumps(rest)
 
 
@@ -104,10 +107,10 @@ def from_plan(data: bytes, window: bytes = b"") -> LogPartition:
         raise ValueError("a plan of another offsetlog")
     end = _HEADER.size + length
     plan = json.loads(data[_HEADER.size : end])
-    place, entries, fails, local_root = pickle.loads(data[end:])
+    place, entries, fails, jvm_root = pickle.loads(data[end:])
     work = tuple(map(_range, plan["ranges"]))
     partition = LogPartition(place, work, fails)
-    partition.entries, partition.local_root = entries, local_root
+    partition.entries, partition.jvm_root = entries, jvm_root
     if window:
         wanted = json.loads(window)
         partition.columns = tuple(wanted["columns"])

@@ -23,6 +23,7 @@ from offsetlog.client.log import Log
 from offsetlog.core.topic.plan import PlannedPiece, max_extents
 from offsetlog.engine import OpenTopic
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
+from offsetlog.filesystems import hadoop_url
 from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
@@ -87,14 +88,16 @@ def plan_tasks(
         tasks = [LogPartition(place, (w,), fails) for w in work if not w.is_in_chain]
         tasks += [LogPartition(place, some, fails) for some in _runs(shared, records / count)]
     for task in tasks:
-        task.local_root = _local_root(log)
+        task.jvm_root = _jvm_root(log)
         add_entries(log, task)
     return tasks
 
 
-def _local_root(log: Log) -> str | None:
+def _jvm_root(log: Log) -> str | None:
     protocol, _, path = log.store.url.partition("://")
-    return path if log.store.is_local and protocol == "file" else None
+    if log.store.is_local:
+        return path if protocol == "file" else None
+    return hadoop_url(log.store.url)
 
 
 def _runs(work: Sequence[PlannedRange], records: float) -> Iterator[tuple[PlannedRange, ...]]:

@@ -1,6 +1,7 @@
 package offsetlog.segment;
 
 import java.io.IOException;
+import java.util.List;
 import java.util.Set;
 
 /**
@@ -94,11 +95,6 @@ public final class SegmentReader implements AutoCloseable {
     byte[] foot = new byte[ref.footBytes];
     file.read(ref.size - foot.length, foot, foot.length);
     check(foot, foot.length, Footer.sum(ref.footSum), "its footer");
-    byte[] magic = new byte[4];
-    file.read(0, magic, magic.length);
-    if (Footer.little(magic, 0) != Footer.MAGIC) {
-      throw new Unreadable(ref.name + " begins with other bytes than Parquet");
-    }
     footer = new Footer(foot, ref.size, ref.records);
     hasKeys = wants("key");
     hasValues = wants("value");
@@ -111,6 +107,33 @@ public final class SegmentReader implements AutoCloseable {
     if (hasOffsets && !footer.leaves.containsKey("offset")) {
       throw new Unreadable(ref.name + " has gaps and does not say which");
     }
+    expectGroups();
+  }
+
+  /** Tell the file which bytes come, and see that it begins as Parquet does if they begin there. */
+  private void expectGroups() throws IOException, Unreadable {
+    List<Footer.Group> wanted = footer.groups.stream().filter(this::isWanted).toList();
+    if (wanted.isEmpty()) {
+      return;
+    }
+    boolean fromStart = wanted.get(0) == footer.groups.get(0);
+    file.expect(fromStart ? 0 : wanted.get(0).start(), wanted.get(wanted.size() - 1).end());
+    if (fromStart) {
+      byte[] magic = new byte[4];
+      file.read(0, magic, magic.length);
+      if (Footer.little(magic, 0) != Footer.MAGIC) {
+        throw new Unreadable(ref.name + " begins with other bytes than Parquet");
+      }
+    }
+  }
+
+  /**
+   * Whether the range may have records of a row group. Offsets ascend, so as many of them lie below
+   * and above those of the group as it has records before and behind it.
+   */
+  private boolean isWanted(Footer.Group group) {
+    long behind = ref.records - group.first() - group.records();
+    return ref.base + group.first() < end && ref.end - behind > start;
   }
 
   private boolean wants(String column) {
@@ -156,12 +179,12 @@ public final class SegmentReader implements AutoCloseable {
 
   /** The row group's rows that are in the range, as far as that is known without its offsets. */
   private void begin(Footer.Group group) throws IOException, Unreadable {
+    if (!isWanted(group)) {
+      return;
+    }
     long first = ref.base + group.first();
     long low = hasOffsets ? first : Math.max(start, first);
     long high = hasOffsets ? first + group.records() : Math.min(end, first + group.records());
-    if (low >= high) {
-      return;
-    }
     int size = (int) (group.end() - group.start());
     if (memory.length < size) {
       memory = new byte[size];

@@ -22,8 +22,9 @@ final class LimitedStream extends LogStream
   private final SupportsTriggerAvailableNow stream;
   private volatile Offset latest;
 
-  LimitedStream(MicroBatchStream stream, StructType columns, Narrowed narrowed) {
-    super(stream, columns, narrowed);
+  LimitedStream(
+      MicroBatchStream stream, StructType columns, Narrowed narrowed, StoreAccess access) {
+    super(stream, columns, narrowed, access);
     this.stream = (SupportsTriggerAvailableNow) stream;
   }
 

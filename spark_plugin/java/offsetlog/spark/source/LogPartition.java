@@ -16,10 +16,27 @@ final class LogPartition implements InputPartition {
   final byte[] plan;
   final byte[] pickled;
 
-  private LogPartition(int index, byte[] plan, byte[] pickled) {
+  /** The root if a client of Hadoop's may reach it; else null. */
+  final String store;
+
+  /** Whether that client lacks options which fsspec has. */
+  final boolean hasOptions;
+
+  /** What Python alone reads. */
+  private LogPartition(int index, byte[] pickled) {
+    this.index = index;
+    this.pickled = pickled;
+    plan = null;
+    store = null;
+    hasOptions = false;
+  }
+
+  private LogPartition(int index, byte[] plan, ReadPlan parsed) {
     this.index = index;
     this.plan = plan;
-    this.pickled = pickled;
+    pickled = null;
+    store = parsed.isInStore() ? parsed.root() : null;
+    hasOptions = parsed.hasOptions();
   }
 
   static LogPartition of(int index, byte[] pickled) {
@@ -27,7 +44,7 @@ final class LogPartition implements InputPartition {
     try {
       ReadPlan parsed = plan == null ? null : ReadPlan.parse(plan);
       if (parsed != null && Setting.fits(parsed.version())) {
-        return new LogPartition(index, plan, null);
+        return new LogPartition(index, plan, parsed);
       }
       if (parsed == null) {
         Setting.passOver("Python plans in another way than the jar knows");
@@ -35,7 +52,7 @@ final class LogPartition implements InputPartition {
     } catch (IOException error) {
       throw new UncheckedIOException(error);
     }
-    return new LogPartition(index, null, pickled);
+    return new LogPartition(index, pickled);
   }
 
   ReadPlan readPlan() {

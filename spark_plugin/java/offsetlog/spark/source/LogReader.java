@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Stream;
 import offsetlog.segment.Unreadable;
+import offsetlog.spark.store.HadoopSettings;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonCustomMetric;
@@ -55,13 +56,33 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   private Iterator<ColumnarBatch> pythons;
   private ColumnarBatch batch;
 
-  LogReader(PythonRead python, StructType columns, Narrowed narrowed, LogPartition partition) {
+  /** @param settings of Hadoop's client for the root; null: there is none */
+  LogReader(
+      PythonRead python,
+      StructType columns,
+      Narrowed narrowed,
+      HadoopSettings settings,
+      LogPartition partition) {
     this.python = python;
     this.columns = columns;
     this.partition = partition;
     plan = partition.plan == null ? null : partition.readPlan();
     steps = plan == null ? List.of() : Steps.of(plan, narrowed);
-    segments = plan == null || plan.root() == null ? null : new Segments(plan, columns, metrics);
+    SegmentFiles files = plan == null ? null : files(settings);
+    segments = files == null ? null : new Segments(files, columns, metrics);
+  }
+
+  /** Null where the JVM does not reach the root. */
+  private SegmentFiles files(HadoopSettings settings) {
+    if (plan.isInStore()) {
+      return settings == null ? null : new StoreFiles(plan, steps, settings);
+    }
+    return plan.root() == null ? null : new LocalFiles(plan);
+  }
+
+  /** Whether the JVM reads a step; else Python does. */
+  private boolean isRead(Steps.Step step) {
+    return segments != null && step.isSegment() && segments.areUsable();
   }
 
   @Override
@@ -100,7 +121,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
 
   private void begin() {
     Steps.Step step = steps.get(next);
-    if (segments != null && step.isSegment()) {
+    if (isRead(step)) {
       next++;
       try {
         segments.open(step);
@@ -111,9 +132,9 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       return;
     }
     List<long[]> window = new ArrayList<>();
-    while (next < steps.size() && !(segments != null && steps.get(next).isSegment())) {
+    do {
       add(window, steps.get(next++));
-    }
+    } while (next < steps.size() && !isRead(steps.get(next)));
     readByPython(window);
   }
 

@@ -1,5 +1,6 @@
 package offsetlog.spark.source;
 
+import offsetlog.spark.store.HadoopSettings;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -7,9 +8,17 @@ import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
-/** Readers of columns; and of rows, by Spark's own, for a small batch that came with its plan. */
+/**
+ * Readers of columns; and of rows, by Spark's own, for a small batch that came with its plan.
+ *
+ * @param settings null: no client of Hadoop's is used
+ */
 record LogReaderFactory(
-    PythonRead python, PartitionReaderFactory rows, StructType columns, Narrowed narrowed)
+    PythonRead python,
+    PartitionReaderFactory rows,
+    StructType columns,
+    Narrowed narrowed,
+    HadoopSettings settings)
     implements PartitionReaderFactory {
   @Override
   public boolean supportColumnarReads(InputPartition partition) {
@@ -23,6 +32,6 @@ record LogReaderFactory(
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new LogReader(python, columns, narrowed, (LogPartition) partition);
+    return new LogReader(python, columns, narrowed, settings, (LogPartition) partition);
   }
 }

@@ -28,6 +28,7 @@ final class LogScan implements Scan {
   private final StructType columns;
   private final CaseInsensitiveStringMap options;
   private final Narrowed narrowed;
+  private final StoreAccess access = new StoreAccess();
 
   LogScan(
       OffsetLogSource source,
@@ -78,7 +79,7 @@ final class LogScan implements Scan {
             planned ->
                 SparkLine.scan(planned, OffsetLogSource.NAME, schema, options)
                     .toMicroBatchStream(checkpointLocation));
-    return LogStream.of(stream, columns, narrowed);
+    return LogStream.of(stream, columns, narrowed, access);
   }
 
   /** A batch as Spark plans it in Python. */
@@ -91,18 +92,20 @@ final class LogScan implements Scan {
 
     @Override
     public InputPartition[] planInputPartitions() {
-      return Arrays.stream(planned.planInputPartitions())
-          .map(PythonInputPartition.class::cast)
-          .map(each -> LogPartition.of(each.index(), each.pickedPartition()))
-          .filter(each -> each.hasAny(narrowed))
-          .toArray(InputPartition[]::new);
+      return access.decide(
+          Arrays.stream(planned.planInputPartitions())
+              .map(PythonInputPartition.class::cast)
+              .map(each -> LogPartition.of(each.index(), each.pickedPartition()))
+              .filter(each -> each.hasAny(narrowed))
+              .toArray(InputPartition[]::new));
     }
 
     @Override
     public PartitionReaderFactory createReaderFactory() {
       PythonPartitionReaderFactory rows =
           (PythonPartitionReaderFactory) planned.createReaderFactory();
-      return new LogReaderFactory(PythonRead.of(rows), rows, columns, narrowed);
+      return new LogReaderFactory(
+          PythonRead.of(rows), rows, columns, narrowed, access.settings());
     }
   }
 }

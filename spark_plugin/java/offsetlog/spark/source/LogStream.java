@@ -22,19 +22,23 @@ abstract class LogStream implements MicroBatchStream {
   private final MicroBatchStream stream;
   private final StructType columns;
   private final Narrowed narrowed;
+  private final StoreAccess access;
 
-  LogStream(MicroBatchStream stream, StructType columns, Narrowed narrowed) {
+  LogStream(
+      MicroBatchStream stream, StructType columns, Narrowed narrowed, StoreAccess access) {
     this.stream = stream;
     this.columns = columns;
     this.narrowed = narrowed;
+    this.access = access;
   }
 
-  static MicroBatchStream of(MicroBatchStream stream, StructType columns, Narrowed narrowed) {
+  static MicroBatchStream of(
+      MicroBatchStream stream, StructType columns, Narrowed narrowed, StoreAccess access) {
     if (stream instanceof SupportsTriggerAvailableNow) {
-      return new LimitedStream(stream, columns, narrowed);
+      return new LimitedStream(stream, columns, narrowed, access);
     }
     if (stream instanceof AcceptsLatestSeenOffset) {
-      return new UnlimitedStream(stream, columns, narrowed);
+      return new UnlimitedStream(stream, columns, narrowed, access);
     }
     throw new IllegalStateException("This Spark has another stream for Python sources: " + stream);
   }
@@ -76,20 +80,22 @@ abstract class LogStream implements MicroBatchStream {
   /** The rows of a small batch come with its plan, as a block; they stay rows. */
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
-    return Arrays.stream(stream.planInputPartitions(start, end))
-        .map(PythonStreamingInputPartition.class::cast)
-        .map(
-            each ->
-                each.blockId().isDefined()
-                    ? each
-                    : LogPartition.of(each.index(), each.pickedPartition()))
-        .toArray(InputPartition[]::new);
+    return access.decide(
+        Arrays.stream(stream.planInputPartitions(start, end))
+            .map(PythonStreamingInputPartition.class::cast)
+            .map(
+                each ->
+                    each.blockId().isDefined()
+                        ? each
+                        : LogPartition.of(each.index(), each.pickedPartition()))
+            .toArray(InputPartition[]::new));
   }
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
     PythonStreamingPartitionReaderFactory rows =
         (PythonStreamingPartitionReaderFactory) stream.createReaderFactory();
-    return new LogReaderFactory(PythonRead.of(rows), rows, columns, narrowed);
+    return new LogReaderFactory(
+        PythonRead.of(rows), rows, columns, narrowed, access.settings());
   }
 }

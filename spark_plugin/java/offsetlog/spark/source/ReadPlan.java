@@ -14,10 +14,12 @@ import offsetlog.segment.SegmentReader;
  * Python reads.
  *
  * @param version of the offsetlog that planned
- * @param root the folder of a root on this machine's disks; null: elsewhere
+ * @param root a folder of this machine, or a URL for a client of Hadoop's; null: neither
+ * @param hasOptions whether the filesystem has options that such a client does not know
  * @param rootId of the root that was planned with
  */
-record ReadPlan(String version, String root, String rootId, List<Range> ranges) {
+record ReadPlan(
+    String version, String root, boolean hasOptions, String rootId, List<Range> ranges) {
   static final long MAGIC = 0x4f4c504c414e0001L;
   private static final int HEADER = 12;
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -50,7 +52,13 @@ record ReadPlan(String version, String root, String rootId, List<Range> ranges) 
       ranges.add(range(each));
     }
     return new ReadPlan(
-        plan.get("version").asText(), plan.get("root").textValue(), plan.get("id").asText(), ranges);
+        plan.get("version").asText(), plan.get("root").textValue(),
+        plan.get("options").asBoolean(), plan.get("id").asText(), ranges);
+  }
+
+  /** Whether Hadoop's client for the root may read it, if there is one. */
+  boolean isInStore() {
+    return root != null && !root.startsWith("/");
   }
 
   private static Range range(JsonNode said) {

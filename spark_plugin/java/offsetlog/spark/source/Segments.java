@@ -1,15 +1,7 @@
 package offsetlog.spark.source;
 
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
-import java.nio.file.Files;
-import java.nio.file.LinkOption;
-import java.nio.file.Path;
-import java.util.HashMap;
-import java.util.Map;
 import java.util.Set;
-import offsetlog.segment.LocalFile;
 import offsetlog.segment.SegmentReader;
 import offsetlog.segment.Unreadable;
 import org.apache.hadoop.fs.FileSystem;
@@ -22,53 +14,38 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 
-/**
- * The segments of a task below one root on this machine's disks, as batches of Spark's columns.
- *
- * <p>Invariant: no link below the root is followed.
- */
+/** The segments of a task, as batches of Spark's columns. */
 final class Segments implements AutoCloseable {
-  private static final String ROOT_FILE = "_offsetlog.json";
-  private static final int MAX_ROOT_FILE = 1 << 16;
-  private static final ObjectMapper JSON = new ObjectMapper();
-
-  private final Path root;
-  private final String rootId;
+  private final SegmentFiles files;
   private final StructType columns;
   private final ReadMetrics metrics;
   private final SegmentReader reader;
-  private final Map<Path, Boolean> folders = new HashMap<>();
   private ColumnarBatch batch;
   private boolean hasRead;
+  private long checkedBefore;
 
-  Segments(ReadPlan plan, StructType columns, ReadMetrics metrics) {
-    root = Path.of(plan.root());
-    rootId = plan.rootId();
+  Segments(SegmentFiles files, StructType columns, ReadMetrics metrics) {
+    this.files = files;
     this.columns = columns;
     this.metrics = metrics;
     reader = new SegmentReader(Set.of(columns.fieldNames()));
+  }
+
+  /** Whether it makes sense to open one. */
+  boolean areUsable() {
+    return files.isUsable();
   }
 
   boolean hasRead() {
     return hasRead;
   }
 
-  long reached() {
-    return reader.reached();
+  boolean isRoot() {
+    return files.isRoot();
   }
 
-  /** Whether the root in sight is the one that was planned with. */
-  boolean isRoot() {
-    try {
-      Path file = root.resolve(ROOT_FILE);
-      if (Files.isSymbolicLink(file) || Files.size(file) > MAX_ROOT_FILE) {
-        return false;
-      }
-      JsonNode said = JSON.readTree(Files.readAllBytes(file));
-      return said.path("format").asInt() == 1 && said.path("id").asText().equals(rootId);
-    } catch (IOException error) {
-      return false;
-    }
+  long reached() {
+    return reader.reached();
   }
 
   void open(Steps.Step step) throws IOException, Unreadable {
@@ -77,30 +54,36 @@ final class Segments implements AutoCloseable {
     }
     hasRead = true;
     SegmentReader.Ref ref = step.piece().segment();
-    Path path = root.resolve(ref.name());
-    if (!folders.computeIfAbsent(path.getParent(), this::isPlain)) {
-      throw new Unreadable(ref.name() + " lies behind a link");
-    }
-    reader.open(new LocalFile(path), ref, step.start(), step.end());
-    batch = new ColumnarBatch(vectors(step));
-  }
-
-  private boolean isPlain(Path folder) {
+    checkedBefore = reader.bytesChecked();
     try {
-      Path real = root.toRealPath();
-      return folder.toRealPath().equals(real.resolve(root.relativize(folder)))
-          && Files.isDirectory(folder, LinkOption.NOFOLLOW_LINKS);
-    } catch (IOException error) {
-      return false;
+      reader.open(files.open(step), ref, step.start(), step.end());
+    } catch (IOException | Unreadable why) {
+      failed(why);
+      throw why;
     }
+    batch = new ColumnarBatch(vectors(step));
   }
 
   /** The next rows of the segment; null when all are given. */
   ColumnarBatch next() throws IOException, Unreadable {
-    int rows = reader.step();
+    int rows;
+    try {
+      rows = reader.step();
+    } catch (IOException | Unreadable why) {
+      failed(why);
+      throw why;
+    }
+    files.succeeded();
     batch.setNumRows(rows);
     count(reader.bytesChecked() - metrics.bytesChecked);
     return rows == 0 ? null : batch;
+  }
+
+  /** What has the planned foot and is unreadable all the same is no failure of who fetched it. */
+  private void failed(Exception why) {
+    if (why instanceof IOException || reader.bytesChecked() == checkedBefore) {
+      files.failed(why);
+    }
   }
 
   /** Spark's own metric of bytes read is what Hadoop's filesystems count in this thread. */
@@ -156,5 +139,6 @@ final class Segments implements AutoCloseable {
   @Override
   public void close() throws IOException {
     reader.close();
+    files.close();
   }
 }

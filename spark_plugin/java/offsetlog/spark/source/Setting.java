@@ -86,6 +86,11 @@ public final class Setting {
     }
   }
 
+  /** Whether the session wants the JVM to read wherever it can. */
+  static boolean isForced() {
+    return reader().equals(JVM);
+  }
+
   private static String reader() {
     String reader = SQLConf.get().getConfString(NAME, "auto");
     if (!READERS.contains(reader)) {

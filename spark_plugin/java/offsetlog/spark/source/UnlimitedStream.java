@@ -9,8 +9,9 @@ import org.apache.spark.sql.types.StructType;
 final class UnlimitedStream extends LogStream implements AcceptsLatestSeenOffset {
   private final AcceptsLatestSeenOffset stream;
 
-  UnlimitedStream(MicroBatchStream stream, StructType columns, Narrowed narrowed) {
-    super(stream, columns, narrowed);
+  UnlimitedStream(
+      MicroBatchStream stream, StructType columns, Narrowed narrowed, StoreAccess access) {
+    super(stream, columns, narrowed, access);
     this.stream = (AcceptsLatestSeenOffset) stream;
   }
 
