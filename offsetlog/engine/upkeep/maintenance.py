@@ -554,7 +554,9 @@ class Maintenance:
         limit = self._horizon(now_ms, state) if self._grace else state.tip
         must_to = limit if retention.lets_rows_go(state) else min(note.must_to, limit)
         left = note.left_from
-        start = left if 0 <= left < must_to else min(note.stubbed_to, state.tip)
+        start = min(note.stubbed_to, state.tip)
+        if 0 <= left < must_to:
+            start = min(start, left)  # An entry that was needed may lie below those.
         sizes = self._entry_sizes(max(start, must_to), limit)
         least = SAVED_BLOCK if self._store.is_local else SAVED_BYTES
         if 0 <= left < must_to:

@@ -99,6 +99,29 @@ def test_no_other_partition_keeps_an_entry_that_holds_an_erased_key(tmp_path, go
         assert entries(log, Erase)[-1].runs == (), "nothing is left to do"
 
 
+def test_an_entry_that_live_rows_kept_goes_though_later_ones_were_left(tmp_path):
+    """A round leaves rows in entries where a stub doesn't pay; one that it could not take, since
+    another partition needed it, lies below them."""
+    with offsetlog.open(str(tmp_path)) as log:
+        config = {"compression.type": "none", "retention.ms": -1}
+        log.create_topic("t", partitions=2, config=config)
+        both = {"key": [b"eve", SECRET, b"bob"], "value": [b"v"] * 3, "partition": [0, 0, 1]}
+        with log.producer() as producer:
+            producer.send_arrow("t", pa.table(both))
+        for _ in range(10):
+            send(log, [b"eve"])
+        log.topic("t").delete_records({0: 1})
+        log.maintain(grace_ms=0)
+        for _ in range(10):
+            send(log, [b"eve"])
+        log.maintain(grace_ms=0)
+        log.topic("t").erase(keys=[SECRET])
+        for _ in range(2):
+            log.maintain(grace_ms=0)
+        assert not holding(tmp_path)
+        sound(log)
+
+
 @pytest.mark.parametrize("in_chain", [True, False])
 def test_a_file_that_the_log_start_cuts_keeps_no_erased_key(tmp_path, in_chain):
     with offsetlog.open(str(tmp_path)) as log:
