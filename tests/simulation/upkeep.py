@@ -50,7 +50,7 @@ def collector(actor: Actor) -> None:
 
     def collect() -> None:
         round_ = Maintenance(actor.handle, grace_ms=actor.scene.hurried_grace)
-        round_._collect(actor.world.now_ms)
+        round_._collect(actor.world.now_ms, round_._note(), waits=True)
         head = round_._publish(actor.world.now_ms)
         round_._delete(actor.world.now_ms, round_._kept(head, actor.world.now_ms))
 

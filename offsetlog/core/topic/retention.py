@@ -47,6 +47,11 @@ def lets_rows_go(state: TopicState) -> bool:
     return not state.alive or state.rules > FIRST_RULES or (limited and config.retires)
 
 
+def gone(state: TopicState) -> int:
+    """A number that grows whenever records of a topic are trimmed or compacted away."""
+    return sum(part.start + part.compacted_to + part.tombstones_from for part in state.parts)
+
+
 def retained_from(
     sizes: Sizes, start: int, now_ms: int, retention_ms: int, retention_bytes: int
 ) -> int:

@@ -89,20 +89,23 @@ def plan_table_rewrites(
     for plan in plan_rewrites(above, border, target_bytes, min_files):
         taken |= {extent.base for extent in plan.extents}
         yield plan
+    unfit = [e for e in above if not e.rewritten or e.base < border]
+    yield from plan_all([e for e in unfit if e.base not in taken], border, target_bytes)
+
+
+def plan_all(extents: Iterable[Extent], start: int, target_bytes: int) -> Iterator[RewritePlan]:
+    """Runs of all of one partition's extents, from ``start`` on, whether or not that pays."""
     group: list[Extent] = []
     size = 0
-    for extent in above:
-        is_fit = extent.rewritten and extent.base >= border
-        if is_fit or extent.base in taken:
-            continue
+    for extent in extents:
         follows = group and (group[-1].ts_type, group[-1].end) == (extent.ts_type, extent.base)
         if group and (not follows or size >= target_bytes):
-            yield _from(border, group)
+            yield _from(start, group)
             group, size = [], 0
         group.append(extent)
         size += extent.bytes
     if group:
-        yield _from(border, group)
+        yield _from(start, group)
 
 
 def _from(start: int, group: list[Extent]) -> RewritePlan:
@@ -123,6 +126,12 @@ def unfit_ones(leaf: Leaf, span: range, target_bytes: int) -> list[int]:
     kinds, sizes, least = leaf.kind, leaf.bytes, target_bytes // 2
     unfit = (INLINE, WRITTEN)
     return [i for i in span if i == span.start or sizes[i] < least or kinds[i] in unfit]
+
+
+def maybe_shared(leaf: Leaf, span: range) -> list[int]:
+    """Positions of the extents in a leaf's span that may lie in one file with deleted rows: those
+    in entries, and the first one, which the log start may cut."""
+    return [i for i in span if i == span.start or leaf.kind[i] == INLINE]
 
 
 def _worth(

@@ -140,8 +140,9 @@ class _Copy:
         copied = tuple(copy.finish() for copy in copies)
         there = OpenTopics(self._target, self._env, self._pool)
         for copy, one in zip(copies, copied, strict=True):
-            if copy.may_have_table or (one.new_entries and not is_new):
-                Maintenance(there.get(one.topic), self._pool).free()
+            if copy.may_have_table or not is_new:
+                has_news = copy.may_have_table or one.new_entries > 0
+                Maintenance(there.get(one.topic), self._pool).free(has_news=has_news)
         if is_new:
             self._transfer.put(names.ROOT_FILE, root_file.encode(note.id))
         report = CopyReport(note.copy_of, note.id, copied, note.offsets)

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from offsetlog.core import strict_json
-from offsetlog.core.decode import default, from_json, integer, record
+from offsetlog.core.decode import boolean, default, from_json, integer, list_of, record, row
 from offsetlog.core.topic import retention
 from offsetlog.core.topic.entry import (
     Append,
@@ -41,6 +41,8 @@ from offsetlog.core.topic.index import inline_of, segments_of
 from offsetlog.core.topic.plan import PlannedPiece, estimate_records
 from offsetlog.core.topic.rewrite import (
     RewritePlan,
+    maybe_shared,
+    plan_all,
     plan_division,
     plan_rewrites,
     plan_table_rewrites,
@@ -72,6 +74,8 @@ REWRITE_BYTES = 128 * 1024 * 1024
 MAX_SORTED_BYTES = 1024**3
 """Of rows in entries that are sorted at once: Arrow can't take 2 GiB of a column together."""
 MOST_NOTE_BYTES = 4096
+MOST_CUTS = 64
+"""In a note; others wait for their turn."""
 DIVISIONS = 5
 """How often a table is tried again, after what it can't have as a whole was divided."""
 STATES_KEPT = 8
@@ -82,6 +86,7 @@ an object store less, within a year, than its request costs."""
 LISTED_MS = 3_600_000
 """Files that nobody needs are looked for this often: each partition is a request."""
 _base = attrgetter("base")
+_since = attrgetter("since_ms")
 logger = get_logger(__name__)
 Progress = Callable[[str, int, int], None]
 """(what is done, how much of it is done, how much there is)."""
@@ -89,6 +94,15 @@ Rewritten = list[ReplacedRun | None]
 ShareOut = Callable[[str, list[list[RewritePlan]]], Iterator[Rewritten]]
 """Has groups of a topic's runs rewritten elsewhere, each by ``Maintenance.rewrite``, and gives what
 became of them in their order."""
+
+
+class _Cut(NamedTuple):
+    """A segment that the log start cuts."""
+
+    partition: int
+    end: int
+    """The segment's."""
+    since_ms: int
 
 
 class _Note(NamedTuple):
@@ -104,6 +118,13 @@ class _Note(NamedTuple):
     """Entries below it may hold rows that were deleted by name."""
     listed_ms: int = 0
     """When unused files were last looked for, by the storage's clock."""
+    waits: bool = True
+    """Whether some were there then that were too young."""
+    idle_to: int = 0
+    """Entries up to it, from the horizon on, let nothing go."""
+    gone: int = -1
+    """What was gone (``retention.gone``) when no entry had rows of it beside live ones."""
+    cuts: tuple[_Cut, ...] = ()
 
 
 _NOTE = record(
@@ -113,6 +134,10 @@ _NOTE = record(
     starts=default(integer(), 0),
     must_to=default(integer(), 0),
     listed_ms=default(integer(), 0),
+    waits=default(boolean, True),
+    idle_to=default(integer(), 0),
+    gone=default(integer(-1), -1),
+    cuts=default(list_of(row(_Cut, integer(), integer(), integer())), ()),
 )
 
 
@@ -138,6 +163,16 @@ class Maintained(NamedTuple):
         """Whether anything but notes was written or deleted."""
         numbers = self._replace(topic="", horizon=0, entries=0, deleted_bytes=0, table_version=None)
         return any(numbers[1:])
+
+
+class _Deleted(NamedTuple):
+    files: int
+    bytes: int
+    waits: bool
+    """Whether files that nobody needs are too young."""
+
+
+NOTHING_DELETED = _Deleted(0, 0, True)
 
 
 class _Kept(NamedTuple):
@@ -176,17 +211,23 @@ class Maintenance:
         self._topic.refresh()
         self._chain.check_place()
         now = self._storage_now()
+        note = stored = self._note()
+        lists = now - note.listed_ms >= min(self._grace, LISTED_MS)
         expired = self._retain(now)
         rewritten, fresh = self._consolidate()
         compacted = KeyCompaction(self._topic).run(now)
+        if lists:
+            note, divided, parts = self._part_from_deleted(now, note._replace(listed_ms=now))
+            rewritten, fresh = rewritten + divided, fresh + parts
         self._expire_senders()
-        self._collect(now)
+        note = self._collect(now, note, waits=lists and note.waits)
         head = self._publish(now)
-        note = self._note()
-        lists = now - note.listed_ms >= min(self._grace, LISTED_MS)
-        stubs = self._stub(now, note, note._replace(listed_ms=now) if lists else note)
-        kept = self._kept(head, now) if lists else None
-        files, size = self._delete(now, kept) if lists else (0, 0)
+        stubs, note = self._stub(now, stored, note)
+        deleted = NOTHING_DELETED
+        if lists:
+            kept = self._kept(head, now)
+            deleted = self._delete(now, kept)
+            self._store_note(note._replace(waits=deleted.waits), note)
         self._topic.stored.tidy()
         if lists:
             self._drop_stored(now, kept)
@@ -198,8 +239,8 @@ class Maintenance:
             rewritten_files=rewritten + compacted.files,
             new_segments=fresh + compacted.segments,
             stubs=stubs,
-            deleted_files=files,
-            deleted_bytes=size,
+            deleted_files=deleted.files,
+            deleted_bytes=deleted.bytes,
             horizon=state.horizon,
             entries=state.tip,
             compacted_records=compacted.records,
@@ -208,14 +249,16 @@ class Maintenance:
         logger.info("maintained %s", maintained)
         return maintained
 
-    def free(self) -> None:
+    def free(self, *, has_news: bool) -> None:
         """The part of a round that adds no entry: delete what the chain let go, as in a copy,
-        whose chain is its source's."""
+        whose chain is its source's. Without news now and then only, for what was too young."""
+        note = self._note()
+        if not has_news and self._chain.env.now_ms() - note.listed_ms < LISTED_MS:
+            return
         self._topic.refresh()
         now = self._storage_now()
         kept = self._kept(self._publish(now, may_rewrite=False), now)
-        note = self._note()
-        self._stub(now, note, note)
+        self._stub(now, note, note._replace(listed_ms=now))
         self._delete(now, kept)
         self._drop_stored(now, kept)
         self._sweep(now)
@@ -393,6 +436,55 @@ class Maintenance:
             segment=ref,
         )
 
+    # --- what deleted records leave beside live ones ---------------------------------------
+
+    def _part_from_deleted(self, now_ms: int, note: _Note) -> tuple[_Note, int, int]:
+        """Rewrite live records that lie in one file with deleted ones, which would stay as long;
+        (the note, files replaced, segments written). Rows of an entry move at once, and they move
+        once; a segment that the log start cuts does a grace period later, since a log start that
+        goes on soon leaves it behind as a whole."""
+        state = self._chain.state
+        gone = retention.gone(state)
+        if gone in (0, note.gone) and not note.cuts:
+            return note._replace(gone=gone), 0, 0
+        live = self._topic.reader.live(state, maybe_shared)
+        mixed = self._mixed([e for e in live if e.inline]) if gone != note.gone else []
+        cut, cuts = [], []
+        since = {(one.partition, one.end): one.since_ms for one in note.cuts}
+        for extent in () if self._topic.table.is_wanted else live:  # A table divides it itself.
+            if extent.base < state.start(extent.partition) and extent.segment is not None:
+                seen = _Cut(extent.partition, extent.end, now_ms)
+                seen = seen._replace(since_ms=since.get(seen[:2], now_ms))
+                if now_ms - seen.since_ms >= self._grace:
+                    cut.append(extent)
+                else:
+                    cuts.append(seen)
+        plans: list[RewritePlan] = []
+        target = settings_of(state.config).segment_bytes
+        extents = sorted([*mixed, *cut], key=attrgetter("partition", "base"))
+        for partition, group in groupby(extents, attrgetter("partition")):
+            plans += plan_all(group, state.start(partition), target)
+        replaced, written = self._rewrite_all(state, plans)
+        if replaced == len(extents):
+            note = note._replace(gone=gone, cuts=tuple(sorted(cuts, key=_since)[:MOST_CUTS]))
+        return note, replaced, written
+
+    def _mixed(self, extents: list[Extent]) -> list[Extent]:
+        """Those in entries that have other rows too, which nobody needs any more."""
+        state = self._chain.state
+        live: dict[int, int] = {}
+        for extent in extents:
+            count = extent.end - max(extent.base, state.start(extent.partition))
+            live[extent.entry] = live.get(extent.entry, 0) + count
+        numbers = sorted(live)
+        mixed = set()
+        for low in range(0, len(numbers), self._limits.window):
+            window = numbers[low : low + self._limits.window]
+            for number, stored in zip(window, self._chain.read_entries(window), strict=True):
+                if stored is not None and not stored.stub and live[number] < stored.inline_records:
+                    mixed.add(number)
+        return [extent for extent in extents if extent.entry in mixed]
+
     # --- the table -------------------------------------------------------------------------
 
     def _publish(self, now_ms: int, *, may_rewrite: bool = True) -> Head | None:
@@ -451,13 +543,27 @@ class Maintenance:
 
     # --- collection ------------------------------------------------------------------------
 
-    def _collect(self, now_ms: int) -> None:
-        """Raise the horizon to the newest entry that is older than the grace period."""
+    def _collect(self, now_ms: int, note: _Note, *, waits: bool) -> _Note:
+        """Raise the horizon to the newest entry that is older than the grace period, if that lets
+        anything go: else each round over an idle topic would add an entry. ``waits``: there are
+        files that nobody needs, and they were too young."""
         state = self._chain.state
         horizon = self._horizon(now_ms, state)
-        if horizon > state.horizon:
-            logger.debug("%s: horizon %d", state.topic, horizon)
-            self._topic.decide(Collect(horizon))
+        if horizon <= state.horizon:
+            return note
+        if not waits and not self._has_news(max(state.horizon, note.idle_to), horizon):
+            return note._replace(idle_to=horizon)
+        logger.debug("%s: horizon %d", state.topic, horizon)
+        self._topic.decide(Collect(horizon))
+        return note
+
+    def _has_news(self, after: int, to: int) -> bool:
+        """Whether any of these entries is not a collect itself."""
+        for number in range(min(to, self._chain.state.tip - 1), after, -1):
+            stored = self._chain.read_entry(number)
+            if stored is None or not isinstance(stored.entry.body, Collect):
+                return True
+        return False
 
     def _horizon(self, now_ms: int, state: TopicState) -> int:
         """By bisection: entries are stored in the order of their numbers."""
@@ -474,16 +580,17 @@ class Maintenance:
                 high = middle
         return max(0, low - 1)
 
-    def _delete(self, now_ms: int, kept: _Kept | None) -> tuple[int, int]:
-        """Delete segments born below the horizon that are not live; (files, bytes)."""
+    def _delete(self, now_ms: int, kept: _Kept | None) -> _Deleted:
+        """Delete segments born below the horizon that are not live."""
         state = self._chain.state
         in_table = None if kept is None else self._in_table(kept.state)
         waiting: list[str] = []
         if state.collected_at < 0:
-            return 0, 0
+            return NOTHING_DELETED
         extents = self._topic.reader.live(state, segments_of)
         live = {extent.segment.uid for extent in extents if extent.segment is not None}
         files = size = 0
+        waits = False
         for folder in self._store.folders(self._folder):
             if names.parse_partition_folder(folder) is None:
                 continue
@@ -499,6 +606,10 @@ class Maintenance:
                     live,
                 )
             )
+            waits = waits or any(
+                born >= state.horizon and uid not in live
+                for born, uid, _ in segments_there.values()
+            )
             if in_table is not None:
                 waiting += filter(in_table, condemned)
                 condemned = [name for name in condemned if not in_table(name)]
@@ -507,7 +618,7 @@ class Maintenance:
             size += sum(segments_there[name][2] for name in condemned)
         if kept is not None and waiting:
             self._advance_table(now_ms, kept, waiting)
-        return files, size
+        return _Deleted(files, size, waits)
 
     def _advance_table(self, now_ms: int, kept: _Kept, waiting: list[str]) -> None:
         """Bring the table to the present state if only that lets segments go a grace period later:
@@ -538,12 +649,13 @@ class Maintenance:
 
     # --- stubs -----------------------------------------------------------------------------
 
-    def _stub(self, now_ms: int, before: _Note, note: _Note) -> int:
-        """Take the rows out of entries that no live extent needs. Not where an entry can't be
+    def _stub(self, now_ms: int, before: _Note, note: _Note) -> tuple[int, _Note]:
+        """Take the rows out of entries that no live extent needs; how many, and the note as it is
+        stored then. Not where an entry can't be
         replaced at once: who is killed in the middle of it would leave half of one. Nor where it
         saves next to nothing, unless the rows must go. ``before`` is the note as it is stored."""
         if not self._store.replaces_at_once:
-            return 0
+            return 0, self._store_note(note, before)
         state = self._chain.state
         extents = self._topic.reader.live(state, inline_of)
         needed = {extent.entry for extent in extents if extent.inline}
@@ -578,8 +690,7 @@ class Maintenance:
                 noted = note._replace(stubbed_to=reached, left_from=left)
                 before = self._store_note(noted, before)
         reached = max(limit, note.stubbed_to) if reached is None else reached
-        self._store_note(note._replace(stubbed_to=reached, left_from=left), before)
-        return stubs
+        return stubs, self._store_note(note._replace(stubbed_to=reached, left_from=left), before)
 
     def _entry_sizes(self, start: int, end: int) -> dict[int, int]:
         """The bytes of each entry, by a listing: a request for each thousand of them."""

@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 import offsetlog
 from offsetlog.cli.main import main
 from offsetlog.engine.copy.note import COPY_NOTE
+from offsetlog.engine.upkeep.maintenance import Maintenance
 from offsetlog.errors import InvalidRequestError, OffsetLogError, UnknownTopicError
 from offsetlog.format import root_file
 from offsetlog.storage.delta.table import DeltaOffsets
@@ -284,6 +285,29 @@ def test_a_copy_is_given_what_collection_freed(log, tmp_path):
     held = [len(list((tmp_path / root / "a").glob("partition=*/*"))) for root in ("log", "copy")]
     assert held[0] == held[1], held
     assert contents(target) == contents(log.url)
+
+
+def test_what_a_killed_copy_did_not_free_goes_though_nothing_new_comes(tmp_path, monkeypatch):
+    secret, copy = b"ann-of-green-gables", tmp_path / "copy"
+
+    def holding() -> list[Path]:
+        files = [path for path in copy.rglob("*") if path.is_file()]
+        return [path for path in files if secret in path.read_bytes()]
+
+    with offsetlog.open(str(tmp_path / "log")) as log:
+        log.create_topic("a", config={"compression.type": "none"})
+        with log.producer() as producer:
+            producer.send("a", b"value", key=secret).result()
+        log.copy(str(copy))
+        log.topic("a").delete_records({0: 1})
+        log.maintain("a", grace_ms=0)
+        with monkeypatch.context() as killed:
+            killed.setattr(Maintenance, "_stub", lambda *_: 1 / 0)
+            with pytest.raises(ZeroDivisionError):
+                log.copy(str(copy))
+        assert len(holding()) == 1
+        log.copy(str(copy))
+        assert not holding()
 
 
 # --- failures ------------------------------------------------------------------------------

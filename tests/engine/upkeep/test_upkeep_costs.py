@@ -9,11 +9,13 @@ import pytest
 
 from bench.counting_store import CountingStore
 from offsetlog.client.log import Log
+from offsetlog.core.topic.entry import Collect
 from offsetlog.engine.env import REAL
 from offsetlog.engine.upkeep.maintenance import SAVED_BLOCK, SAVED_BYTES, Maintenance
 from offsetlog.format import entries, names
 from offsetlog.storage.memory import MemoryStore
 from tests.engine.scripted import fresh_root
+from tests.engine.upkeep.clocked import ClockedLog, ClockedStore
 
 FOREVER = {"retention.ms": -1, "compression.type": "none"}
 SMALL, LARGE = 10, 2 * SAVED_BYTES
@@ -146,4 +148,54 @@ def test_rounds_in_a_row_do_not_list_each_partition() -> None:
     store.reset()
     Maintenance(log.open_topic("orders"), grace_ms=0).run()
     assert store.calls["list"] >= 1
+    log.close()
+
+
+def test_an_idle_topic_gets_no_entries() -> None:
+    """A collect in each round, for which nothing waited, was an entry every ten minutes."""
+    clocked = ClockedLog()
+    log = clocked.log
+    log.create_topic("t")
+
+    def tip_after(hours: int) -> int:
+        for _ in range(hours):
+            clocked.wait(HOUR)
+            log.maintain("t")
+        return log.open_topic("t").state().tip
+
+    with log.producer() as producer:
+        for number in range(10):
+            producer.send("t", b"%d" % number).result()
+    quiet = tip_after(24 * 10)  # Until the sender is forgotten, too.
+    assert quiet <= 11 + 8
+    assert tip_after(24 * 3) == quiet
+    # What a killed writer leaves goes all the same, as soon as it may.
+    left = str(names.SegmentName("t", 0, quiet, "ab" * 16))
+    clocked.store.put(left, b"rows")
+    assert tip_after(24 * 4) <= quiet + 30 and clocked.store.info(left) is None
+    quiet = tip_after(24 * 2)
+    assert tip_after(24 * 3) == quiet
+    clocked.close()
+
+
+def test_the_collects_of_older_versions_are_read_once() -> None:
+    """A chain may end with a day of them, young enough to be looked at in each round."""
+    clocked = ClockedStore(fresh_root())
+    store = CountingStore(clocked)
+    env = REAL._replace(now_ms=lambda: clocked.now, now_ns=None)
+    log = Log(store, env)
+    log.create_topic("orders")
+    for _ in range(144):
+        clocked.now += HOUR // 6
+        log.open_topic("orders").decide(Collect(1))
+    requests = []
+    for _ in range(48):
+        log.close()
+        log = Log(store, env)
+        clocked.now += HOUR // 2
+        store.reset()
+        log.maintain("orders")
+        requests.append(store.total)
+    assert log.open_topic("orders").state().tip <= 147
+    assert max(requests[10:]) < 50
     log.close()
