@@ -32,6 +32,9 @@ LIMITS = Limits(inline_bytes=4096, row_group_records=25, min_files=3)
 LARGE, RECORD_BYTES = 200, 100_000
 """Records of a topic whose one segment is fetched in parts, eight of its row groups in one."""
 PART = 8 << 20
+MANY = 12
+"""Segments of a topic with one partition: more than a task fetches at once."""
+AT_ONCE = 8
 TIMEOUT = "offsetlog.client.timeout"
 numbers = itertools.count()
 pytestmark = pytest.mark.usefixtures("only_with_a_jar")
@@ -57,12 +60,18 @@ def log(latency_s3: Place) -> Iterator[Log]:
                 send(log, topic, 6, turn)
         rewrite(log, "gaps")
         log.create_topic("large", partitions=1)
-        values = [random.Random(5).randbytes(RECORD_BYTES)] * LARGE
+        log.create_topic("many", partitions=1)
         with log.producer() as producer:
-            producer.send_arrow(
-                "large", pa.table({"value": pa.array(values, pa.binary())})
-            ).result()
+            producer.send_arrow("large", table(LARGE, RECORD_BYTES)).result()
+            for _ in range(MANY):
+                producer.send_arrow("many", table(100, 100)).result()
         yield log
+
+
+def table(records: int, size: int) -> pa.Table:
+    """Values of random bytes."""
+    values = [random.Random(5).randbytes(size)] * records
+    return pa.table({"value": pa.array(values, pa.binary())})
 
 
 @pytest.fixture(scope="module")
@@ -241,12 +250,27 @@ def test_a_client_that_fails_is_left_alone(
         frame = read("plain")
         assert collected(frame) == expected
         assert counted(frame)["rowsOfJvm"] == 0
-    # Two tasks at once, each of which begins with no more than its four segments.
-    assert 2 <= len(store.asked()) <= 2 * 2 * 4
+    # Two tasks at once, each of which begins with its four segments, until three failed, or one
+    # had waited.
+    assert 2 <= len(store.asked()) <= 2 * 4 * (2 if order == "refuse" else 1)
     before = len(store.asked())
     store.order()
     assert collected(read("plain")) == expected
     assert len(store.asked()) == before
+
+
+def test_no_more_is_fetched_ahead_than_may_be(
+    spark: Any, read: Read, store: FolderStore, log: Log
+) -> None:
+    assert len(segments(log, "many")) == MANY
+    frame = read("many")
+    assert [row.offset for row in collected(frame)] == list(range(100 * MANY))
+    assert counted(frame)["rowsOfJvm"] == 100 * MANY and len(store.asked()) == MANY
+    store.forget()
+    store.order("wait 60000")
+    spark.conf.set(TIMEOUT, "2s")
+    assert len(collected(read("many"))) == 100 * MANY
+    assert 1 < len(store.asked()) <= AT_ONCE
 
 
 def test_damage_is_told_in_the_same_words(

@@ -3,6 +3,7 @@ package offsetlog.spark.store;
 import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.io.UncheckedIOException;
+import java.net.SocketTimeoutException;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
@@ -25,8 +26,8 @@ import org.slf4j.LoggerFactory;
  *
  * <ol>
  *   <li>Nobody waits for it longer than {@link #TIMEOUT} says.
- *   <li>After so many failures in a row, with no success between, it is left alone for a while. One
- *       line in the log says so.
+ *   <li>After some failures in a row, or one for which a task waited that long, it is left alone for
+ *       a while. One line in the log says so.
  *   <li>Its size and time of a file are not asked for, nor a listing: one request for each range.
  * </ol>
  */
@@ -95,15 +96,15 @@ final class StoreClient {
   }
 
   synchronized void failed(Exception why) {
-    failures++;
-    if (failures == FAILURES) {
-      LOG.warn(
-          "Python reads {} for the next {} minutes: Hadoop's client failed {} times in a row,"
-              + " at last with: {}",
-          root, TimeUnit.NANOSECONDS.toMinutes(PAUSE_NANOS), FAILURES, why.toString());
-    }
+    boolean wasUsable = failures < FAILURES;
+    failures = why instanceof SocketTimeoutException ? FAILURES : failures + 1;
     if (failures >= FAILURES) {
       pausedAt = System.nanoTime();
+      if (wasUsable) {
+        LOG.warn(
+            "Python reads {} for the next {} minutes, since Hadoop's client failed: {}",
+            root, TimeUnit.NANOSECONDS.toMinutes(PAUSE_NANOS), why.toString());
+      }
     }
   }
 
@@ -139,7 +140,7 @@ final class StoreClient {
       return fetched.get(timeoutMillis, TimeUnit.MILLISECONDS);
     } catch (TimeoutException late) {
       fetched.cancel(true);
-      throw new IOException("no answer within " + timeoutMillis + " ms", late);
+      throw new SocketTimeoutException("no answer within " + timeoutMillis + " ms");
     } catch (ExecutionException failed) {
       if (failed.getCause() instanceof VirtualMachineError error) {
         throw error;
