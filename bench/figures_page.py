@@ -24,6 +24,7 @@ set ourselves."""
 GROUPS = {
     "Spark": (
         "spark_source",
+        "spark_s3",
         "spark_sink",
         "spark_hand_over",
         "spark_memory",

@@ -23,6 +23,7 @@ MODULES = (
     "table",
     "spark_source",
     "spark_sink",
+    "spark_s3",
     "spark_hand_over",
     "spark_memory",
     "requests",

@@ -84,15 +84,25 @@ def checked_jvm(frame: Any, rows: int) -> None:
 
 def read_ours(spark: Any, rows: Rows) -> Any:
     """Our topic from its start to its end."""
-    reader = spark.read.format("offsetlog").option("subscribe", TOPIC)
-    return reader.option("startingOffsets", "earliest").load(rows.root)
+    return read_topic(spark, rows.root)
+
+
+def read_topic(spark: Any, root: str, **options: str) -> Any:
+    """The same of a log anywhere."""
+    reader = spark.read.format("offsetlog").option("subscribe", TOPIC).options(**options)
+    return reader.option("startingOffsets", "earliest").load(root)
 
 
 def read_parquet(spark: Any, rows: Rows) -> Any:
     """The seven columns from plain Parquet: what is not stored is computed."""
+    return read_files(spark, rows.scan)
+
+
+def read_files(spark: Any, folder: str) -> Any:
+    """The same of files anywhere."""
     from pyspark.sql import functions as sql
 
-    return spark.read.parquet(rows.scan).select(
+    return spark.read.parquet(folder).select(
         "key",
         "value",
         sql.lit(TOPIC).alias("topic"),

@@ -49,6 +49,8 @@ class Kind:
 RANDOM = Kind("random", 10_000_000, 40_000, lambda rows, seed: timed(random_table(rows, seed)))
 EVENTS = Kind("events", 5_000_000, 20_000, events)
 KINDS = (RANDOM, EVENTS)
+FEWER = Kind("fewer", 2_000_000, 40_000, RANDOM.make)
+"""For a store that is reached through a relay."""
 
 
 @dataclass(frozen=True)
