@@ -44,9 +44,9 @@ def is_loopback(host: str) -> bool:
 def split_host(text: str) -> tuple[str, str]:
     """(name in lower case, port or nothing) of a ``Host`` header; no name if it is none."""
     try:
-        parts = urlsplit(f"//{text}")
-        if parts.path or parts.query or parts.fragment or "@" in text:
+        if not set(text).isdisjoint("/?#@\\"):
             return "", ""
+        parts = urlsplit(f"//{text}")
         port = "" if parts.port is None else str(parts.port)
         return (parts.hostname or "").rstrip("."), port
     except ValueError:

@@ -23,6 +23,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 DAY_SECONDS = 86_400
+SINGLE = ("origin", "authorization", "sec-fetch-site")
+"""Headers that are judged: of two that differ no one says which is meant."""
 HEADERS = {
     "content-security-policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -67,6 +69,8 @@ class Guard:
         refusal: Refusal | None = None
         if sum(name == "host" for name, _ in pairs) != 1:
             refusal = Refusal(400, "The request names no host, or several.")
+        elif any(sum(name == one for name, _ in pairs) > 1 for one in SINGLE):
+            refusal = Refusal(400, f"The request has one of {', '.join(SINGLE)} twice.")
         path = self._path(scope["path"])
         if refusal is None:
             refusal = self._access.check_host(headers["host"])

@@ -3,11 +3,12 @@
 Invariants:
 
 1. A parameter that is not known, there twice or not understood is an error that names it.
-2. A body is JSON, of bounded size, and read no further than that.
+2. A body is JSON, of bounded size, and read no further and no longer than that.
 """
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
@@ -22,6 +23,7 @@ from offsetlog.page.responses import ClientError
 from offsetlog.values import MAX_OFFSET
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+BODY_SECONDS = 30.0
 MAX_WAIT_SECONDS = 20.0
 
 
@@ -151,13 +153,18 @@ async def body(request: Request) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ClientError(415, "Send JSON, with the content type application/json.")
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > MAX_BODY_BYTES:
-            raise ClientError(413, f"More than {MAX_BODY_BYTES:,} bytes were sent.")
+    data = bytearray()
     try:
-        value = strict_json.loads(data, "The request")
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                data += chunk
+                if len(data) > MAX_BODY_BYTES:
+                    raise ClientError(413, f"More than {MAX_BODY_BYTES:,} bytes were sent.")
+    except TimeoutError:
+        text = f"The request was not whole after {BODY_SECONDS:.0f} seconds."
+        raise ClientError(408, text) from None
+    try:
+        value = strict_json.loads(bytes(data), "The request")
     except CorruptLogError as error:
         raise InvalidRequestError(str(error)) from None
     if not isinstance(value, dict):

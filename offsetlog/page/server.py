@@ -10,12 +10,14 @@ Invariants:
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 import socket
 import threading
 from collections.abc import Iterable
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from offsetlog.client import running_pages
 from offsetlog.client.log import Log
@@ -28,6 +30,28 @@ DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8900
 MAX_CONNECTIONS = 200
 START_SECONDS = 30.0
+REQUEST_SECONDS = 10.0
+"""In which the head of a request comes, or the connection ends."""
+
+
+class _Impatient(H11Protocol):
+    """A connection on which no request comes ends: it counts among the most that there may be, and
+    is held by anybody who can connect, with the token or without."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_request()
+
+    def _await_request(self) -> None:
+        self.loop.call_later(REQUEST_SECONDS, self._end_without, self.cycle)
+
+    def _end_without(self, before: object) -> None:
+        if self.cycle is before and not self.transport.is_closing():
+            self.transport.abort()
 
 
 class PageServer:
@@ -63,7 +87,7 @@ class PageServer:
                 log_config=None,
                 lifespan="off",
                 ws="none",
-                http="h11",
+                http=_Impatient,
                 loop="asyncio",
                 proxy_headers=False,
                 server_header=False,

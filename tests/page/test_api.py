@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import socket
@@ -10,6 +11,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +25,7 @@ from offsetlog.core.group.lag import Lag
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
 from offsetlog.metrics import exposition
 from offsetlog.page import app, requests
+from offsetlog.page import server as page_server
 from offsetlog.page.server import PageServer, check_allowed_host, check_base_path
 from tests.cli.shell import offsetlog as run
 from tests.page.conftest import HOSTILE, fill
@@ -522,6 +525,50 @@ def test_two_hosts_in_one_request_are_refused(server: PageServer) -> None:
         while data := connection.recv(4096):
             answer += data
     assert answer.startswith(b"HTTP/1.1 400") and b"orders" not in answer
+
+
+def test_two_origins_in_one_request_are_refused(log, changing: PageServer) -> None:
+    """The foreign one was passed over: the last of a name counted."""
+    own = f"http://127.0.0.1:{changing.port}"
+    for origins in (["http://evil.example", own], [own, "http://evil.example"]):
+        connection = http.client.HTTPConnection(*changing._socket.getsockname()[:2], timeout=10)
+        connection.putrequest("GET", "/api/topics")
+        for origin in origins:
+            connection.putheader("Origin", origin)
+        connection.endheaders()
+        assert connection.getresponse().status == 400
+        connection.close()
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET / HTT", b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\nGE"]
+)
+def test_a_connection_without_a_request_ends(log, monkeypatch, sent) -> None:
+    """Two hundred of them, which need no token, were all that the page takes."""
+    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr(page_server, "MAX_CONNECTIONS", 20)
+    with PageServer(log, port=0) as server:
+        address = server._socket.getsockname()[:2]
+        idle = [socket.create_connection(address, timeout=10) for _ in range(30)]
+        for connection in idle:
+            connection.sendall(sent)
+        until = time.monotonic() + 10
+        while (status := Client(server).get("/api/topics").status) == 503:
+            assert time.monotonic() < until
+        assert status == 200
+        for connection in idle:
+            with suppress(ConnectionError):
+                while connection.recv(65536):
+                    pass
+            connection.close()
+
+
+def test_a_body_that_does_not_come_ends(log, monkeypatch) -> None:
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.3)
+    with PageServer(log, port=0) as server:
+        sent = {"content-type": "application/json", "content-length": "10"}
+        answer = Client(server).ask("POST", "/api/jobs", b"{", sent)
+        assert answer.status == 408 and "not whole" in answer.error
 
 
 def test_it_only_reads_unless_changes_are_allowed(log, client: Client) -> None:
