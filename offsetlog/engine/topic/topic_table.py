@@ -309,8 +309,14 @@ class TopicTable:
             if not advance or before.point.tip == state.tip:
                 return before
             head = before._replace(version=version + 1, point=Point(state.tip, ()))
+            if head.version - max(head.checkpoint, 0) >= CHECKPOINT_VERSIONS:
+                head = head._replace(checkpoint=head.version, actions=0)
             text = topic_table.version_text(head, state.topic, now_ms, before=before)
-            return head if self._land(version + 1, text) else None
+            if not self._land(version + 1, text):
+                return None
+            if head.checkpoint == head.version:
+                self._checkpoint(head, state, now_ms)
+            return head
         read = self._log.replayed()
         if read.version != version:
             return None
@@ -329,7 +335,7 @@ class TopicTable:
         """Best effort: the log is all that a reader needs."""
         try:
             removed = self._young_removals(head, now_ms)
-            files = self._files(state, head.point.ends)
+            files = iter(()) if head.closed else self._files(state, head.point.ends)
             data, rows = topic_table.checkpoint(head, state.topic, now_ms, files, removed)
             self._log.store_checkpoint(head.version, data, rows, head.files, {})
             self._log.drop_old(now_ms - max(head.retention_ms, topic_table.LOG_MS))

@@ -20,6 +20,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 import offsetlog
 from offsetlog.client.topic import TableInfo
+from offsetlog.engine.topic import topic_table
 
 NOW = int(time.time() * 1000) - 3_600_000
 DAY_MS = 86_400_000
@@ -329,6 +330,29 @@ def test_files_go_also_where_nothing_comes_any_more(log: offsetlog.Log, then: st
     if then == "quiet":
         check(log)
     assert not [fault for report in log.verify() for fault in report.faults]
+
+
+def test_the_log_of_a_closed_table_has_checkpoints_too(
+    log: offsetlog.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version comes wherever segments of a busy topic wait; nothing dropped old ones."""
+    monkeypatch.setattr(topic_table, "CHECKPOINT_VERSIONS", 10)
+    send(log, 100)
+    log.maintain()
+    path = Path(path_of(log)) / "_delta_log"
+    log.topic("orders").alter(config={"table.format": "none"})
+    table = log.open_topic("orders").table
+    for round_ in range(30):
+        send(log, 1)
+        log.open_topic("orders").state()
+        table.publish(log.env.now_ms() + round_ * DAY_MS, 0, advance=True)
+    assert list(path.glob("*.checkpoint.parquet")) and len(list(path.glob("*.json"))) < 25
+    with pytest.raises(Exception, match="offsetlog-closed"):
+        rows_of(DeltaTable(str(path.parent)))
+    assert not [fault for report in log.verify() for fault in report.faults + report.caches]
+    log.topic("orders").alter(config={"table.format": "delta"})
+    log.maintain()
+    assert len(rows_of(DeltaTable(check(log).path))) == 130
 
 
 def test_files_that_a_version_of_the_grace_period_names_stay(log: offsetlog.Log) -> None:
