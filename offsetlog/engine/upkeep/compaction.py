@@ -22,6 +22,7 @@ from offsetlog.core.topic.compaction import CompactionPass, due_pass
 from offsetlog.core.topic.entry import Compact, CompactedTo, ReplacedRun
 from offsetlog.core.topic.plan import PlannedPiece
 from offsetlog.core.topic.retention import Sizes
+from offsetlog.core.topic.state import PartitionState
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.upkeep.newest_of_keys import NewestOfKeys
 from offsetlog.engine.upkeep.offset_set import Mask, Offsets, OffsetSet
@@ -87,18 +88,21 @@ class KeyCompaction:
         if state.alive and config.compacts:
             self._planned_at = state.tip
             for partition, sizes in enumerate(self._topic.reader.sizes(state)[: state.partitions]):
-                due = due_pass(state.parts[partition], sizes, config, now_ms)
+                part = state.parts[partition]
+                due = due_pass(part, sizes, config, now_ms)
                 if due is not None:
                     try:
-                        self._compact(partition, due, sizes, now_ms)
+                        self._compact(partition, part, due, sizes, now_ms)
                     except (OffsetOutOfRangeError, UnknownTopicError):
                         # The log start was moved into it, or the topic deleted: another time.
                         self._void.add(partition)
             self._land()
         return Compacted(self._records, self._files, self._segments)
 
-    def _compact(self, partition: int, due: CompactionPass, sizes: Sizes, now_ms: int) -> None:
-        part = self._topic.chain.state.parts[partition]
+    def _compact(
+        self, partition: int, part: PartitionState, due: CompactionPass, sizes: Sizes, now_ms: int
+    ) -> None:
+        """``part``: as it was when this was planned. Others may have gone further since."""
         start, compacted_to = part.start, part.compacted_to
         if due.end <= start:
             return

@@ -17,6 +17,7 @@ from offsetlog.core.topic.index import integers
 from offsetlog.core.topic.retention import Sizes
 from offsetlog.core.topic.state import Compaction, PartitionState
 from offsetlog.engine.upkeep import newest_of_keys
+from offsetlog.engine.upkeep.compaction import KeyCompaction
 from offsetlog.engine.upkeep.newest_of_keys import NewestOfKeys
 from offsetlog.engine.upkeep.offset_set import OffsetSet
 from offsetlog.values import TopicConfig
@@ -285,3 +286,35 @@ def test_times_are_found_across_gaps(log):
     log.topic("t").erase(keys=[b"k0", b"k1", b"k2"])
     assert topic.offsets_for_times({0: 0}) == {0: None}
     sound(log)
+
+
+def test_a_pass_is_of_the_state_that_it_was_planned_from(log, monkeypatch):
+    """Another maintainer compacts further, and this one sees it in the middle of its pass."""
+    log.create_topic("t", partitions=2, config=COMPACT)
+    other = offsetlog.open(log.url)
+
+    def send(count: int) -> None:
+        table = pa.table({"key": [b"%d" % (n % 7) for n in range(count)], "value": [b"v"] * count})
+        with other.producer() as producer:
+            for partition in (0, 1):
+                column = pa.array([partition] * count, pa.int32())
+                producer.send_arrow("t", table.append_column("partition", column))
+
+    send(100)
+    scan, scanned = KeyCompaction._scan, []
+
+    def scan_between(self, *given, **named):
+        scanned.append(given[0])
+        if len(scanned) == 1:
+            send(1000)
+            other.maintain("t")
+            log.open_topic("t").refresh()
+        return scan(self, *given, **named)
+
+    monkeypatch.setattr(KeyCompaction, "_scan", scan_between)
+    log.maintain("t")
+    monkeypatch.undo()
+    log.maintain("t")
+    assert [len(records) for records in read(log).values()] == [7, 7]
+    sound(log)
+    other.close()
