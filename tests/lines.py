@@ -1,9 +1,10 @@
 """The tests on another line of Spark than the default one: ``python -m tests.lines 4.0 4.1``.
 
 Each line has a virtual environment under ``.cache/`` with its PySpark alone; all other packages are
-those of ``.venv``. It builds the line's jar for Spark's JVM, if there is a ``javac``, and runs the
-tests that are marked ``every_line``; with ``--all``, all tests. With ``--jar``, for a release, it
-builds the jars and no more, and it is an error if one can't be built.
+those of ``.venv``. It builds the line's jar for Spark's JVM, and runs the tests that are marked
+``every_line``: those of source and sink with tasks in the JVM, and some (``both_paths``) in Python
+too; without a ``javac``, all in Python. With ``--all``, all tests. With ``--jar``, for a release,
+it builds the jars and no more, and it is an error if one can't be built.
 """
 
 from __future__ import annotations
@@ -20,16 +21,9 @@ PYSPARK = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.0", "4.3": "4.3.0"}
 SHARED = """import os, site, sys; site.addsitedir(os.path.normpath(os.path.join(\
 sys.prefix, "..", "..", ".venv", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")))
 """
-STORIES = (
-    "tests/spark_plugin",
-    "tests/test_package.py",
-    "-m",
-    "every_line",
-    "-n",
-    "2",
-    "--dist",
-    "loadfile",
-)
+STORIES = ("tests/spark_plugin", "tests/test_package.py", "-n", "2", "--dist", "loadfile")
+IN_JVM = "every_line and not in_python or every_line(both_paths=True)"
+IN_PYTHON = "every_line"
 
 
 def python_of(line: str) -> Path:
@@ -53,21 +47,22 @@ def python_of(line: str) -> Path:
     return python
 
 
-def build_jar(line: str, *arguments: str) -> bool:
-    """Build the line's jar against its own PySpark; whether it went well."""
+def build_jar(line: str) -> bool:
+    """Build the line's jar against its own PySpark; whether there is one now."""
     build = ROOT / "spark_plugin" / "java" / "build.py"
-    return subprocess.run([python_of(line), build, *arguments], check=False).returncode == 0
+    return subprocess.run([python_of(line), build, "--needed"], check=False).returncode == 0
 
 
-def run(line: str, arguments: list[str]) -> bool:
-    """Run tests on a line; whether all passed."""
+def run(line: str, whole: bool, arguments: list[str]) -> bool:
+    """Run all tests on a line, or its stories; whether all passed."""
     python = python_of(line)
     began = time.monotonic()
     print(f"On Spark {PYSPARK[line]}:", flush=True)
-    build_jar(line)
+    has_jar = build_jar(line)
+    chosen = () if whole else (*STORIES, "-m", IN_JVM if has_jar else IN_PYTHON)
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
     status = subprocess.run(
-        [python, "-m", "pytest", *arguments], cwd=ROOT, env=environment, check=False
+        [python, "-m", "pytest", *chosen, *arguments], cwd=ROOT, env=environment, check=False
     ).returncode
     print(f"On Spark {PYSPARK[line]}: {time.monotonic() - began:.0f} s.", flush=True)
     return status == 0
@@ -77,10 +72,9 @@ def main(arguments: list[str]) -> int:
     lines = [name for name in arguments if name in PYSPARK]
     rest = arguments[len(lines) :]
     if rest == ["--jar"]:
-        return 0 if lines and all(build_jar(line, "--needed") for line in lines) else 1
+        return 0 if lines and all(build_jar(line) for line in lines) else 1
     whole = rest[:1] == ["--all"]
-    chosen = rest[1:] if whole else [*STORIES, *rest]
-    failed = [line for line in lines if not run(line, chosen)]
+    failed = [line for line in lines if not run(line, whole, rest[1:] if whole else rest)]
     if failed:
         print(f"Tests failed on Spark {', '.join(failed)}.")
     return 1 if failed or not lines else 0

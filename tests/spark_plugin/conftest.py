@@ -73,7 +73,7 @@ def spark(jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session.stop()
 
 
-@pytest.fixture(scope="module", params=["jvm", "python"])
+@pytest.fixture(scope="module", params=["jvm", pytest.param("python", marks=pytest.mark.in_python)])
 def tasks_in(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
     """Where tasks of ours run: each test that uses it runs on both paths, in one session."""
     jar = spark_jar(spark.version)

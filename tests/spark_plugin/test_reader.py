@@ -136,7 +136,7 @@ def test_ranges_begin_and_end_within_segments(spark: Any, root: Path, tasks_in: 
         assert [row.offset for row in rows] == [*range(17, 3003), *range(2999, 6020)]
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_a_stream(spark: Any, root: Path, tmp_path: Path, tasks_in: str) -> None:
     options = {"subscribe": "wide", "startingOffsets": "earliest", "maxOffsetsPerTrigger": 5000}
     with Live(spark, root, tmp_path / "cp", {"availableNow": True}, **options) as live:

@@ -45,7 +45,7 @@ def numbers(spark: Any, count: int, tasks: int = 2) -> Any:
 # --- what KafkaSinkSuite asks for ----------------------------------------------------------
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_values_and_headers(spark: Any, root: Path, topic: str) -> None:
     """batch - write to kafka: headers are written whether or not includeHeaders is set."""
     headers = [

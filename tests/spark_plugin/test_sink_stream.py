@@ -142,7 +142,7 @@ def test_a_query_that_goes_on(spark: Any, place: Path) -> None:
     assert values(place / "log", "t") == [b"0", b"1", b"2", b"3", b"4"]
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_a_batch_that_is_run_again_after_its_commit_was_lost(spark: Any, place: Path) -> None:
     query = Fed(spark, place / "fed", topic="t", path=str(place / "log"))
     query.add("a").add("b").run()
@@ -231,7 +231,7 @@ def test_a_topic_that_is_deleted_while_a_batch_is_written(spark: Any, place: Pat
     assert "Topic 't' was deleted; nothing was written. Create it again" in query.error()
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_foreach_batch_with_a_failure_between(spark: Any, place: Path) -> None:
     """The batch was written to one log when the other write failed: both have it once."""
     query = Fed(spark, place / "fed").add("a").add("b")

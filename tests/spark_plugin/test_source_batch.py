@@ -61,7 +61,7 @@ def test_the_columns_are_those_of_kafka(spark: Any, log: Any, root: Path) -> Non
     )
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_every_column_of_a_record(spark: Any, log: Any, root: Path) -> None:
     log.create_topic("full", config={"message.timestamp.type": "LogAppendTime"})
     log.create_topic("made")

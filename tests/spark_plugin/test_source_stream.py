@@ -46,7 +46,7 @@ def sizes(live: Live) -> list[int]:
     return [len(live.batches[batch]) for batch in sorted(live.batches)]
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_latest_reads_what_comes_and_goes_on_after_a_restart(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -68,7 +68,7 @@ def test_latest_reads_what_comes_and_goes_on_after_a_restart(
     assert places(live.rows) == {("orders", 1): [1, 2, 3, 4]}
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(both_paths=True)
 def test_triggers_limits_and_restarts(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
     """The same data through each trigger. ``once`` knows no limit, if Spark tells of it."""
     fill(log, "orders", {0: 101, 1: 11, 2: 1})

@@ -27,7 +27,7 @@ public final class SparkLine {
     return new PythonScan(source, name, schema, options);
   }
 
-  /** The session for which a factory was made, which this line does not tell workers. */
+  /** The session for which a factory was made, of which this line does not tell workers. */
   public static Option<String> session(PythonPartitionReaderFactory it) {
     return Option.empty();
   }
