@@ -96,11 +96,13 @@ class _Upkeep:
 
 def _opened(config: dict[str, Any]) -> tuple[CountingStore, Any]:
     from offsetlog.client.log import Log
+    from offsetlog.engine.env import REAL
     from offsetlog.storage.open import open_store
 
     store = CountingStore(open_store(f"memory://bench-upkeep-{next(_roots)}"))
     store.is_local = False  # As a server: what costs is the request.
-    log = Log(store)
+    # No time passes: how many snapshots fall among the appends must not depend on the machine.
+    log = Log(store, env=REAL._replace(monotonic=lambda: 0.0))
     log.create_topic("t", partitions=PARTITIONS, config=config)
     return store, log
 
