@@ -2,8 +2,8 @@
 
 Invariants:
 
-1. A note is the user's own file and says an address without a token. Whoever can't keep notes, or
-   meets a broken one, goes on without.
+1. A note is the user's own file, which is there as a whole or not at all, and says an address
+   without a token. Whoever can't keep notes, or meets a broken one, goes on without.
 2. Notes of processes that are gone are passed over.
 """
 
@@ -29,9 +29,10 @@ def announce(root_id: str, url: str) -> Path | None:
         folder = _folder()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         note = folder / f"{root_id}-{os.getpid()}.json"
-        with open(note, "w", encoding="utf-8", opener=_private) as file:
+        unfinished = note.with_suffix(".new")
+        with open(unfinished, "w", encoding="utf-8", opener=_private) as file:
             json.dump({"url": url, "pid": os.getpid()}, file)
-        return note
+        return unfinished.replace(note)
     except (OSError, RuntimeError):
         return None
 
