@@ -34,7 +34,7 @@ CLIENT = (
 SCAN = "Spark's Parquet scan over s3a"
 FIGURES = (
     Figure("spark_s3_source", "rows/s", SCAN, 1.5, "higher"),
-    Figure("spark_s3_source_python", "rows/s", SCAN, 0.5, "higher"),
+    Figure("spark_s3_source_python", "rows/s", SCAN, 0.7, "higher"),
     Figure("spark_s3_requests", "requests", SCAN, 1.0, "lower"),
     Figure("spark_s3_requests_python", "requests", SCAN, 1.0, "lower"),
 )
