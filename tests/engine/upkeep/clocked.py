@@ -33,8 +33,13 @@ class ClockedStore(MemoryStore):
 
 
 class ClockedLog:
-    def __init__(self, min_files: int = 8, inline_bytes: int = 4096) -> None:
-        self.store = ClockedStore(f"clocked-{next(_roots)}")
+    def __init__(
+        self,
+        min_files: int = 8,
+        inline_bytes: int = 4096,
+        store: type[ClockedStore] = ClockedStore,
+    ) -> None:
+        self.store = store(f"clocked-{next(_roots)}")
         limits = Limits(
             min_files=min_files, inline_bytes=inline_bytes, row_group_records=16, plan_records=50
         )
