@@ -21,7 +21,7 @@ from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.reader import FetchedBatch, Reader
 from offsetlog.engine.upkeep import compaction as key_compaction
 from offsetlog.engine.upkeep import newest_of_keys
-from offsetlog.engine.upkeep.maintenance import Maintenance
+from offsetlog.engine.upkeep.maintenance import NOTHING_DELETED, Maintenance
 from offsetlog.engine.upkeep.shrink import Shrinker
 from offsetlog.errors import OffsetLogError
 from offsetlog.format import names, topic_table
@@ -242,8 +242,8 @@ def _the_horizon_ignored() -> list[Patch]:
 
 
 def _rows_taken_out_before_they_moved() -> list[Patch]:
-    def stub(self: Maintenance, *_: object) -> int:
-        return sum(self._stub_one(number) for number in range(self._chain.state.tip))
+    def stub(self: Maintenance, now_ms: int, before: Any, note: Any) -> tuple[int, Any]:
+        return sum(self._stub_one(number) for number in range(self._chain.state.tip)), note
 
     return [(Maintenance, "_stub", stub)]
 
@@ -251,14 +251,15 @@ def _rows_taken_out_before_they_moved() -> list[Patch]:
 def _a_list_from_a_state_before_its_collect() -> list[Patch]:
     delete = Maintenance._delete
 
-    def collect(self: Maintenance, now_ms: int) -> None:
+    def collect(self: Maintenance, now_ms: int, note: Any, *, waits: bool) -> Any:
         state = self._chain.state
         horizon = self._horizon(now_ms, state)
         self._before = state._replace(horizon=horizon, collected_at=state.tip)  # type: ignore[attr-defined]
         if horizon > state.horizon:
             self._topic.decide(Collect(horizon))
+        return note
 
-    def early(self: Maintenance, kept: Any = None) -> tuple[int, int]:
+    def early(self: Maintenance, now_ms: int, kept: Any) -> Any:
         chain = self._chain
 
         class Old:
@@ -266,7 +267,7 @@ def _a_list_from_a_state_before_its_collect() -> list[Patch]:
 
         self._chain = Old()  # type: ignore[assignment]
         try:
-            return delete(self, kept)
+            return delete(self, now_ms, kept)
         finally:
             self._chain = chain
 
@@ -276,8 +277,8 @@ def _a_list_from_a_state_before_its_collect() -> list[Patch]:
 def _stubs_by_a_lost_answer() -> list[Patch]:
     """The rows go as soon as the replace was put, whatever the fold said of it."""
 
-    def delete(self: Maintenance, kept: Any = None) -> tuple[int, int]:
-        return 0, 0
+    def delete(self: Maintenance, now_ms: int, kept: Any) -> Any:
+        return NOTHING_DELETED
 
     def consolidate(self: Maintenance) -> tuple[int, int]:
         state = self._chain.state
