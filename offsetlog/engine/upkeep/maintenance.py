@@ -651,9 +651,9 @@ class Maintenance:
 
     def _stub(self, now_ms: int, before: _Note, note: _Note) -> tuple[int, _Note]:
         """Take the rows out of entries that no live extent needs; how many, and the note as it is
-        stored then. Not where an entry can't be
-        replaced at once: who is killed in the middle of it would leave half of one. Nor where it
-        saves next to nothing, unless the rows must go. ``before`` is the note as it is stored."""
+        stored then. Not where an entry can't be replaced at once: who is killed in the middle of
+        it would leave half of one. Nor where it saves next to nothing, unless the rows must go.
+        ``before`` is the note as it is stored."""
         if not self._store.replaces_at_once:
             return 0, self._store_note(note, before)
         state = self._chain.state

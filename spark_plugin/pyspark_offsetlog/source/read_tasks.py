@@ -60,7 +60,9 @@ def plan_ranges(
         pieces: tuple[PlannedPiece, ...] = ()
         if room and max_extents(reader.chain.state, *r[1:]) <= PLANNED_EXTENTS:
             pieces = reader.plan(r.partition, r.start, r.end)
-            if len(pieces) > min(SHIPPED_EXTENTS, room):
+            if len(pieces) > room:
+                pieces, room = (), 0  # Nor is any other range looked through in vain.
+            elif len(pieces) > SHIPPED_EXTENTS:
                 pieces = ()
         work.append(PlannedRange(r, pieces))
         room -= len(pieces)
