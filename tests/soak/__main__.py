@@ -96,20 +96,21 @@ HEADS = ("", "histories", "operations", "faults", "kills", "planted bugs caught"
 
 
 class Share:
-    """The time of a row, and of its bugs."""
+    """The time of a row, and of its bugs, by a clock."""
 
-    def __init__(self, seconds: float, with_bugs: bool) -> None:
-        self.end = time.monotonic() + seconds
+    def __init__(self, seconds: float, with_bugs: bool, clock: Callable[[], float]) -> None:
+        self.clock = clock
+        self.end = clock() + seconds
         self.clean_end = self.end - (BUGS_SHARE * seconds if with_bugs else 0.0)
         self.with_bugs = with_bugs
 
     @property
     def clean_left(self) -> float:
-        return self.clean_end - time.monotonic()
+        return self.clean_end - self.clock()
 
     @property
     def left(self) -> float:
-        return self.end - time.monotonic()
+        return self.end - self.clock()
 
     def seeds(self, seeds: Iterable[int]) -> Iterable[int]:
         """These, until the time is over."""
@@ -257,7 +258,7 @@ def _works(given: argparse.Namespace) -> dict[str, Callable[[Share], Row]]:
     return {name: work for name, work in works.items() if name in given.only}
 
 
-def main(arguments: list[str] | None = None) -> int:
+def main(arguments: list[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> int:
     names = [*SIMULATED, *(generator.name for generator in GENERATORS), *SITES, LOAD]
     parser = argparse.ArgumentParser(prog="python -m tests.soak")
     parser.add_argument("--minutes", type=float, default=30, help="in all")
@@ -266,18 +267,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="the first of the histories")
     parser.add_argument("--no-bugs", action="store_true", help="plant none")
     given = parser.parse_args(arguments)
-    end = time.monotonic() + 60 * given.minutes
+    end = clock() + 60 * given.minutes
     works, weight = _works(given), sum(WEIGHTS.get(name, 1) for name in given.only)
     rows: list[Row] = []
     for name, work in works.items():
         own = WEIGHTS.get(name, 1)
-        seconds = max(0.0, end - time.monotonic()) * own / weight
+        seconds = max(0.0, end - clock()) * own / weight
         weight -= own
-        rows.append(work(Share(seconds, not given.no_bugs)))
+        rows.append(work(Share(seconds, not given.no_bugs, clock)))
     print(f"\n{table(rows)}")
     under_load: tuple[str, ...] = ()
     if LOAD in given.only:
-        seconds = end - time.monotonic()
+        seconds = end - clock()
         if seconds >= LOAD_LEAST or not rows:
             outcome = load.load(seconds)
             under_load = outcome.violations
