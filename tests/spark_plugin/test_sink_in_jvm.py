@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import offsetlog
+from offsetlog.core.topic.entry import LOG_APPEND_TIME
 from offsetlog.environment import spark_jar
 from pyspark_offsetlog.runtime.jar import SETTING
 from tests.spark_plugin.written import records, refused, write
@@ -118,6 +119,7 @@ def test_rows_without_key_headers_and_time(spark: Any, root: Path) -> None:
     bare = [[r._replace(timestamp=0) for r in some] for some in (jvm, python)]
     assert bare[0] == bare[1] and len({r.partition for r in jvm}) == 2
     assert min(r.timestamp for r in jvm) > 20_000
+    assert {r.timestamp_type for r in [*jvm, *python]} == {LOG_APPEND_TIME}
     for file in (root / "j").glob("partition=*/*.parquet"):
         assert pq.read_schema(file).names == ["value", "timestamp"]
 

@@ -19,6 +19,9 @@ FIRST_RULES = 1
 RULES_VERSION = 2
 """Version of the rules by which entries are judged. An entry of a newer one stops the fold."""
 
+CREATE_TIME, LOG_APPEND_TIME = 0, 1
+"""Whose time records have: their senders', or the append's."""
+
 
 class SegmentRef(NamedTuple):
     """A segment's identity. Its path follows from these and its place."""
@@ -102,7 +105,7 @@ class Append(NamedTuple):
     digest: str
     """Of the logical rows and their partitions, fixed before the first try."""
     ts_type: int
-    """0: the records' own timestamps; 1: time of append."""
+    """``CREATE_TIME`` or ``LOG_APPEND_TIME``."""
     parts: tuple[Part, ...]
 
 

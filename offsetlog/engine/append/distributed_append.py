@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import xxhash
 
-from offsetlog.core.topic.entry import Counted, Part
+from offsetlog.core.topic.entry import CREATE_TIME, LOG_APPEND_TIME, Counted, Part
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.record_batch import (
     Ints,
@@ -96,6 +96,8 @@ class TaskShare(NamedTuple):
     """Those that are in no segment, sorted by partition; empty: none."""
     tip: int = 0
     """Up to where the chain was seen when it was planned."""
+    append_time: bool = False
+    """Its rows have the time at which they were staged, as the topic asked then."""
 
 
 def facts_of(topic: OpenTopic) -> TopicAtPlanning:
@@ -221,6 +223,7 @@ class TaskStage:
             tuple(self._parts),
             data,
             facts.tip,
+            facts.settings.log_append_time,
         )
 
 
@@ -257,6 +260,7 @@ def share_of(told: Mapping[str, Any], file: bytes) -> TaskShare:
         decode_parts(told["parts"], "a task's segments"),
         data,
         told["tip"],
+        told["append_time"],
     )
 
 
@@ -267,8 +271,11 @@ class StagedBatch:
     """The load of an entry that names segments of several processes, and its own for the rows
     that they handed over."""
 
-    def __init__(self, parts: Sequence[Part], few: RecordBatch | None, topic: str) -> None:
+    def __init__(
+        self, parts: Sequence[Part], few: RecordBatch | None, topic: str, ts_type: int
+    ) -> None:
         self._parts = tuple(parts)
+        self.ts_type = ts_type
         self._few = few
         self._topic = topic
         self._told = False
@@ -349,7 +356,8 @@ def append_shares(topic: OpenTopic, shares: Sequence[TaskShare], sender: Sender)
             "Write it again.",
         )
     parts = [part for share in shares for part in share.parts]
-    few = _handed_over(shares)
+    ts_type = _ts_type_of(shares)
+    few = _handed_over(shares, ts_type)
     if few is None and not parts:
         return None
     if len(parts) > MOST_SEGMENTS:
@@ -359,7 +367,7 @@ def append_shares(topic: OpenTopic, shares: Sequence[TaskShare], sender: Sender)
             "Use fewer tasks, each of which writes to fewer partitions: repartition by the key, "
             "or coalesce; or write several batches.",
         )
-    load = StagedBatch(parts, few, topic.name) if parts or few is None else few
+    load = StagedBatch(parts, few, topic.name, ts_type) if parts or few is None else few
     # A topic that grew meanwhile: keys went where each process knew of, as with Kafka's clients.
     hashed_with = max(share.partitions for share in shares)
     receipt = topic.writer.deliver(load, sender, hashed_with, lives.pop())
@@ -417,10 +425,15 @@ def _by_content(table: pa.Table) -> pa.Table:
     return table.sort_by([(name, "ascending") for name in _CONTENT])
 
 
-def _handed_over(shares: Iterable[TaskShare]) -> RecordBatch | None:
+def _ts_type_of(shares: Iterable[TaskShare]) -> int:
+    """If the topic changed between two tasks, nobody is told of an append's time that is none."""
+    return LOG_APPEND_TIME if all(share.append_time for share in shares) else CREATE_TIME
+
+
+def _handed_over(shares: Iterable[TaskShare], ts_type: int) -> RecordBatch | None:
     tables = [pa.ipc.open_stream(share.rows).read_all() for share in shares if share.rows]
     if not tables:
         return None
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()
     column = table.column("partition").to_numpy()
-    return prepare(rows.complete(table, tuple(rows.ROWS.names)), column)
+    return prepare(rows.complete(table, tuple(rows.ROWS.names)), column, ts_type=ts_type)

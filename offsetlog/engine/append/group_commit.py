@@ -572,7 +572,7 @@ class GroupCommit:
             self._spread += 1
             name, count = self.topic.name, state.partitions
             partition_of = assign_partitions(columns, count, self._spread, name)
-            prepared = prepare(columns.table, partition_of, columns.times)
+            prepared = prepare(columns.table, partition_of, columns.times, columns.ts_type)
             self._seq += 1
             batch.attempt = prepared, Sender(self._app, self._seq, True), state
         prepared, sender, state = batch.attempt

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
 
-from offsetlog.core.topic.entry import Part, SegmentRef
+from offsetlog.core.topic.entry import CREATE_TIME, LOG_APPEND_TIME, Part, SegmentRef
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.segment_writer import SegmentWriter
 from offsetlog.engine.append.send_buffer import SendBuffer
@@ -43,6 +43,7 @@ class SentColumns(NamedTuple):
     """The partitions that they named, -1 where none; None: nobody named any."""
     times: npt.NDArray[np.int64] | None = None
     """Those of the table, where they are at hand."""
+    ts_type: int = CREATE_TIME
 
     def with_time(self, now_ms: int) -> SentColumns:
         """With this time for all of them, as a topic keeps them that has the time of append."""
@@ -50,7 +51,7 @@ class SentColumns(NamedTuple):
         place = self.table.schema.get_field_index("timestamp")
         column = rows.as_arrow(times, rows.TIMESTAMP)
         table = self.table.set_column(place, rows.ROWS.field("timestamp"), column)
-        return self._replace(table=table, times=times)
+        return self._replace(table=table, times=times, ts_type=LOG_APPEND_TIME)
 
 
 def columns_of(batch: SendBuffer) -> SentColumns:
@@ -97,6 +98,7 @@ class RecordBatch(NamedTuple):
     """Bytes of all rows before row i, and at last of all."""
     times: Ints
     digest: str
+    ts_type: int
 
     def digest_under(self, partitions: int) -> str:
         """Rows whose partitions were chosen before go nowhere else."""
@@ -148,7 +150,10 @@ class RecordBatch(NamedTuple):
 
 
 def prepare(
-    table: pa.Table, partition_of: npt.NDArray[np.int32], times: Ints | None = None
+    table: pa.Table,
+    partition_of: npt.NDArray[np.int32],
+    times: Ints | None = None,
+    ts_type: int = CREATE_TIME,
 ) -> RecordBatch:
     """Say which rows go where, keeping their order within each partition. The rows themselves
     are moved when they are written, partition by partition and in parallel. ``times`` are those
@@ -164,7 +169,7 @@ def prepare(
     if partition_of[0] != partition_of[-1]:
         bounds = bounds_of(partition_of)
     runs = tuple([(int(partition_of[a]), a, b) for a, b in zip(bounds, bounds[1:], strict=False)])
-    return RecordBatch(table, order, partition_of, runs, ends_of(sizes), times, digest)
+    return RecordBatch(table, order, partition_of, runs, ends_of(sizes), times, digest, ts_type)
 
 
 def assign_partitions(

@@ -57,7 +57,7 @@ class SequenceRows:
 
     def _place(self, partitions: int) -> RecordBatch:
         by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
-        return prepare(self._columns.table, by, self._columns.times)
+        return prepare(self._columns.table, by, self._columns.times, self._columns.ts_type)
 
     def placed(self, partitions: int) -> RecordBatch:
         """As they go to so many partitions."""
@@ -66,6 +66,10 @@ class SequenceRows:
     @property
     def digest(self) -> str:
         return self.prepared.digest
+
+    @property
+    def ts_type(self) -> int:
+        return self.prepared.ts_type
 
     def digest_under(self, partitions: int) -> str:
         try:

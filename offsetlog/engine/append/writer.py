@@ -80,6 +80,11 @@ class AppendPayload(Protocol):
     def digest(self) -> str:
         """Of the logical rows and their partitions, fixed before the first try."""
 
+    @property
+    def ts_type(self) -> int:
+        """Whose time its rows have. It is theirs and not the topic's, whose config may change
+        between their preparing and the entry."""
+
     def digest_under(self, partitions: int) -> str:
         """The digest that the same rows have when keys are hashed with so many partitions."""
 
@@ -168,7 +173,7 @@ class Writer:
                 created_at_entry=created_at_entry,
                 hashed_with=hashed_with,
                 digest=load.digest,
-                ts_type=1 if settings.log_append_time else 0,
+                ts_type=load.ts_type,
                 parts=load.parts(self._segment_writer, chain.state),
             )
             entry = Entry(chain.env.new_id(), self._now_ns() // 1_000_000, body)

@@ -284,6 +284,28 @@ def test_tasks_that_saw_different_partition_counts():
     sound(store)
 
 
+@pytest.mark.parametrize("spill", [False, True])
+def test_a_switch_of_the_timestamp_type_between_staging_and_append(spill):
+    """The type is the rows' own. Where tasks saw different ones, nobody is told of an append's
+    time that is none."""
+    store, handle = topic(partitions=1)
+
+    def switch(kind: str) -> None:
+        config = (("message.timestamp.type", kind),)
+        handle.decide(Configure(1, config, handle.chain.state.head))
+
+    sent = stage(handle, [b"x"], spill=spill)
+    switch("LogAppendTime")
+    append_shares(handle, [sent], again(0))
+    stamped = stage(handle, [b"y"], spill=spill)
+    append_shares(handle, [sent, stamped], again(1))
+    switch("CreateTime")
+    append_shares(handle, [stamped], again(2))
+    found = [b for low in range(4) for b in handle.reader.read(0, low, low + 1)]
+    assert [b.ts_type for b in found] == [0, 0, 0, 1]
+    sound(store)
+
+
 # --- what is not taken ---------------------------------------------------------------------
 
 

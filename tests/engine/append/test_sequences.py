@@ -16,6 +16,7 @@ import pytest
 
 import offsetlog
 from offsetlog import InvalidRequestError, OffsetLogWarning, StorageError
+from offsetlog.core.topic.entry import LOG_APPEND_TIME
 from offsetlog.engine.append import sequence_target
 from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.storage.local.disk import LocalStore
@@ -322,6 +323,30 @@ def test_the_first_records_after_a_switch_to_append_time_have_it(log):
             log.topic("t").alter(config={"message.timestamp.type": "LogAppendTime"})
             other = future
         assert other.result().timestamp > 1_600_000_000_000
+
+
+@pytest.mark.parametrize(
+    "before, after", [("CreateTime", "LogAppendTime"), ("LogAppendTime", "CreateTime")]
+)
+@pytest.mark.parametrize("given", [{}, {"app_id": "a", "sequence": 1}])
+def test_a_switch_while_a_batch_is_written_leaves_its_times_true(
+    log, monkeypatch, given, before, after
+):
+    log.create_topic("t", config={"message.timestamp.type": before})
+    writer = log.open_topic("t").writer
+    append = writer.append
+
+    def late(*args):
+        log.topic("t").alter(config={"message.timestamp.type": after})
+        return append(*args)
+
+    monkeypatch.setattr(writer, "append", late)
+    with log.producer(**given) as producer:
+        producer.send("t", b"one", timestamp=5)
+    with log.consumer(topics=["t"], auto_offset_reset="earliest") as consumer:
+        [record] = consumer.poll()
+    said = record.timestamp_type == LOG_APPEND_TIME
+    assert (record.timestamp > 5) == said == (before == "LogAppendTime")
 
 
 # --- durable -------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_a_message_has_the_jvms_part_and_pythons_after_it():
     with pq.ParquetWriter(sink, table.schema, use_dictionary=False) as out:
         for low in (0, 1):
             out.write_table(table.slice(low, low + 1))
-    share = {"topic": "t", "partitions": 4, "created_at_entry": 0, "tip": 9}
+    share = {"topic": "t", "partitions": 4, "created_at_entry": 0, "tip": 9, "append_time": True}
     part = [3, 5, 50, 1, 2, [9, "0" * 32, 4000, 600, "f" * 16]]
     told = {
         "query": "q",
@@ -95,6 +95,7 @@ def test_a_message_has_the_jvms_part_and_pythons_after_it():
     assert pq.read_metadata(pa.BufferReader(few)).num_row_groups == 2
     message = message_of(json.dumps(told).encode(), (b"", few), pickle.dumps(rest))
     assert (message.query, message.root_id) == ("q", "r")
+    assert all(share.append_time for share in message.shares)
     assert records_in(message.shares) == 8
     [staged] = message.shares[0].parts
     assert staged.segment is not None and staged.segment.footer_bytes == 600

@@ -37,6 +37,7 @@ final class Message {
       json.put("partitions", topic.partitions());
       json.put("created_at_entry", topic.createdAtEntry());
       json.put("tip", topic.tip());
+      json.put("append_time", topic.appendTime());
     }
 
     /** A segment: a part as SPEC.md has it. */
