@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -56,7 +55,6 @@ def build_jar(line: str) -> bool:
 def run(line: str, whole: bool, arguments: list[str]) -> bool:
     """Run all tests on a line, or its stories; whether all passed."""
     python = python_of(line)
-    began = time.monotonic()
     print(f"On Spark {PYSPARK[line]}:", flush=True)
     has_jar = build_jar(line)
     chosen = () if whole else (*STORIES, "-m", IN_JVM if has_jar else IN_PYTHON)
@@ -64,7 +62,6 @@ def run(line: str, whole: bool, arguments: list[str]) -> bool:
     status = subprocess.run(
         [python, "-m", "pytest", *chosen, *arguments], cwd=ROOT, env=environment, check=False
     ).returncode
-    print(f"On Spark {PYSPARK[line]}: {time.monotonic() - began:.0f} s.", flush=True)
     return status == 0
 
 

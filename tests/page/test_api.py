@@ -344,7 +344,7 @@ def test_one_job_at_a_time_and_it_can_be_ended(log, client: Client, monkeypatch)
 
     monkeypatch.setattr(log, "verify", slow)
     number = client.post("/api/jobs", {"kind": "verify"}).json["job"]
-    assert steps.wait(5)
+    assert steps.wait(60)
     again = client.post("/api/jobs", {"kind": "verify"})
     assert again.status == 409 and "running already" in again.error
     [job] = client.get("/api/jobs").json
@@ -378,7 +378,7 @@ def test_the_end_of_the_page_ends_its_job(log, monkeypatch) -> None:
     monkeypatch.setattr(log, "verify", slow)
     with PageServer(log, port=0) as server:
         Client(server).post("/api/jobs", {"kind": "verify"})
-        assert running.wait(5)
+        assert running.wait(60)
     assert server.page.jobs.newest_first()[0].state == "ended"
 
 

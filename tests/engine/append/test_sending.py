@@ -211,12 +211,12 @@ def test_a_flush_that_runs_out_of_time_does_not_say_that_all_is_written(scripted
 
     def hold(name: str) -> None:
         held.set()
-        holding.wait(10)
+        holding.wait(60)
 
     store.after_put = hold
     producer = log.producer()
     future = producer.send("t", b"x")
-    held.wait(5)
+    held.wait(60)
     with pytest.raises(StorageError, match="unacknowledged after 0.1 s"):
         producer.flush(timeout=0.1)
     holding.set()
@@ -348,7 +348,7 @@ def test_a_batch_that_was_interrupted_twice_says_that_it_may_be_there(scripted, 
             assert not future.done()
             with pytest.raises(KeyboardInterrupt):
                 appender.drive(future[0])
-    error = future.exception(timeout=5)
+    error = future.exception(timeout=60)
     assert error is not None and error.may_have_landed
     assert producer.send("t", b"y").result().offset == 1
     assert values(log) == [b"x", b"y"]
@@ -364,7 +364,7 @@ def test_a_flush_waits_for_a_batch_whose_writer_was_interrupted(scripted):
     def interrupted(name: str) -> None:
         store.after_put = lambda name: None
         writing.set()
-        strike.wait(5)
+        strike.wait(60)
         raise KeyboardInterrupt
 
     store.after_put = interrupted
@@ -375,11 +375,11 @@ def test_a_flush_waits_for_a_batch_whose_writer_was_interrupted(scripted):
 
     asking = threading.Thread(target=ask)
     asking.start()
-    writing.wait(5)
+    writing.wait(60)
     threading.Timer(0.2, strike.set).start()
     producer.flush()
     assert future.done() and future.exception() is None
-    asking.join(5)
+    asking.join(60)
     assert values(log) == [b"x"]
 
 
@@ -454,9 +454,9 @@ def test_commits_go_on_after_a_thread_that_could_not_be_started(monkeypatch):
             commits.submit(request, None)
     drained = threading.Thread(target=commits.drain, daemon=True)
     drained.start()
-    drained.join(5)
+    drained.join(60)
     assert not drained.is_alive() and not made
-    commits.submit(request, None).result(5)
+    commits.submit(request, None).result(60)
     assert made == [request]
 
 
@@ -465,7 +465,7 @@ def test_a_commit_that_was_cancelled_does_not_end_the_thread_of_the_others():
     made: list[CommitRequest] = []
 
     def make(request: CommitRequest) -> None:
-        going.wait(5)
+        going.wait(60)
         made.append(request)
 
     commits = CommitQueue(make, "commits")
@@ -478,10 +478,10 @@ def test_a_commit_that_was_cancelled_does_not_end_the_thread_of_the_others():
     assert cancelled.cancel()
     last = commits.submit(third, None)
     going.set()
-    last.result(5)
+    last.result(60)
     drained = threading.Thread(target=commits.drain, daemon=True)
     drained.start()
-    drained.join(5)
+    drained.join(60)
     assert not drained.is_alive()
     assert made == [first, third]
 
@@ -772,8 +772,8 @@ def test_a_busy_topic_does_not_keep_its_thread_from_the_others(log):
     feeder.start()
     try:
         assert done_within(busy.send("busy", b"x"), 10)
-        assert done_within(other.send("other", b"y"), 2)
-        assert done_within(busy.send("busy", b"x"), 2)
+        assert done_within(other.send("other", b"y"), 15)
+        assert done_within(busy.send("busy", b"x"), 15)
     finally:
         stop.set()
         feeder.join()
@@ -786,9 +786,9 @@ def test_a_topic_that_lingers_does_not_keep_its_thread_from_the_others(log):
     slow, other = log.producer(linger_ms=20_000), log.producer()
     future = slow.send("lingers", b"x")
     time.sleep(0.01)
-    assert done_within(other.send("other", b"y"), 2)
+    assert done_within(other.send("other", b"y"), 15)
     assert not future.done()
-    slow.flush(timeout=5)
+    slow.flush(timeout=60)
     assert future.done()
 
 
@@ -801,7 +801,7 @@ def test_a_thread_that_went_idle_before_all_were_busy_serves_who_waits(log):
     assert done_within(other.send("idle", b"x"), 10)
     time.sleep(0.05)
     slow.send("lingers", b"x")
-    assert done_within(other.send("other", b"y"), 2)
+    assert done_within(other.send("other", b"y"), 4)
 
 
 def test_a_topic_whose_turn_came_when_no_thread_could_be_started_is_served_later(monkeypatch):
