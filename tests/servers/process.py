@@ -20,6 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = Path(__file__).with_name("guard.py")
 
@@ -35,9 +37,11 @@ def free_port(below: int = 65000) -> int:
 
 
 def program(name: str) -> str:
-    """A program of the running environment."""
-    beside = Path(sys.executable).with_name(name)
-    found = str(beside) if beside.exists() else shutil.which(name)
+    """A program of the running environment, or of the one whose packages it has, as that of a
+    line of Spark."""
+    own, shared = Path(sys.executable).parent, Path(pytest.__file__).parents[4] / "bin"
+    beside = [str(folder / name) for folder in (own, shared) if (folder / name).exists()]
+    found = beside[0] if beside else shutil.which(name)
     if found is None:
         raise RuntimeError(f"{name} is not installed; the tests' requirements bring it.")
     return found
