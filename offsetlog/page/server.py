@@ -32,26 +32,45 @@ MAX_CONNECTIONS = 200
 START_SECONDS = 30.0
 REQUEST_SECONDS = 10.0
 """In which the head of a request comes, or the connection ends."""
+LEAST_BYTES = 16 * 1024
+"""What a client takes of an answer in that time, or the connection ends."""
 
 
 class _Impatient(H11Protocol):
-    """A connection on which no request comes ends: it counts among the most that there may be, and
-    is held by anybody who can connect, with the token or without."""
+    """A connection ends on which no request comes, or whose client does not take its answer: it
+    counts among the most that there may be, and is held by anybody who can connect, with the token
+    or without."""
+
+    _takes = False
+    """What was written did not fit, and room came since the last look."""
+    _next_look: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._await_request()
+        self._look_later()
 
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._await_request()
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._takes = True
 
-    def _await_request(self) -> None:
-        self.loop.call_later(REQUEST_SECONDS, self._end_without, self.cycle)
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._next_look is not None:
+            self._next_look.cancel()
+        super().connection_lost(exc)
 
-    def _end_without(self, before: object) -> None:
-        if self.cycle is before and not self.transport.is_closing():
-            self.transport.abort()
+    def _look_later(self) -> None:
+        self._takes = False
+        unread = self.transport.get_write_buffer_size()
+        self._next_look = self.loop.call_later(REQUEST_SECONDS, self._look, self.cycle, unread)
+
+    def _look(self, request: object, unread: int) -> None:
+        left = self.transport.get_write_buffer_size()
+        is_asked = self.cycle is not request
+        is_answering = self.cycle is not None and not self.cycle.response_complete and not left
+        if is_asked or is_answering or self._takes or 0 < left <= unread - LEAST_BYTES:
+            self._look_later()
+        else:
+            self.transport.abort()  # A close waits for the client.
 
 
 class PageServer:

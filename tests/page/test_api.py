@@ -11,8 +11,9 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -563,6 +564,57 @@ def test_a_connection_without_a_request_ends(log, monkeypatch, sent) -> None:
                 while connection.recv(65536):
                     pass
             connection.close()
+
+
+@contextmanager
+def reading_slowly(log, monkeypatch, path: str, clients: int = 10) -> Iterator[tuple[Any, Any]]:
+    """The page's connections, and those of clients that asked for something and did not read it."""
+    with log.producer() as producer:
+        producer.send("hostile", b"v" * 500_000)
+    monkeypatch.setattr(page_server, "REQUEST_SECONDS", 0.5)
+    server = PageServer(log, port=0)
+    server._server.config.timeout_keep_alive = 0.1  # type: ignore[assignment]
+    server._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    with server, ExitStack() as stack:
+        state, slow = server._server.server_state, []
+        for _ in range(clients):
+            connection = stack.enter_context(socket.socket())
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(30)
+            connection.connect(server._socket.getsockname()[:2])
+            connection.sendall(f"GET /{path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+            slow.append(connection)
+        until = time.monotonic() + 30
+        while state.total_requests < clients:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        yield state.connections, slow
+
+
+LONG = "api/topics/hostile/records?partition=0&offset=4&limit=1&whole=true"
+
+
+@pytest.mark.parametrize("path", ["style.css", LONG], ids=["is closing", "goes on"])
+def test_a_connection_whose_answer_is_not_read_ends(log, monkeypatch, path) -> None:
+    with reading_slowly(log, monkeypatch, path) as (connections, slow):
+        until = time.monotonic() + 30
+        while connections:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        with suppress(ConnectionError):
+            assert len(slow[0].recv(1_000_000, socket.MSG_WAITALL)) < 500_000
+
+
+def test_an_answer_that_is_read_slowly_comes_whole(log, monkeypatch) -> None:
+    with reading_slowly(log, monkeypatch, LONG, 1) as (_, [slow]):
+        monkeypatch.setattr(page_server, "LEAST_BYTES", 1)
+        began, read = time.monotonic(), 0
+        while read < 500_000:
+            time.sleep(0.02)
+            taken = len(slow.recv(8192, socket.MSG_WAITALL))
+            assert taken, f"cut off after {read} bytes"
+            read += taken
+        assert time.monotonic() - began > 1, "longer than a request is waited for"
 
 
 def test_a_body_that_does_not_come_ends(log, monkeypatch) -> None:
