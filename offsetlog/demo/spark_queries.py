@@ -104,4 +104,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    try:
+        main(Path(sys.argv[1]))
+    except offsetlog.OffsetLogError as error:
+        sys.exit(str(error))
