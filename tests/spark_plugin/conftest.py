@@ -75,10 +75,11 @@ def spark(jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module", params=["jvm", pytest.param("python", marks=pytest.mark.in_python)])
 def tasks_in(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
-    """Where tasks of ours run: each test that uses it runs on both paths, in one session."""
+    """Where tasks of ours run: each test that uses it runs on both paths, in one session. ``python``
+    is all that there is without a jar."""
     jar = spark_jar(spark.version)
     if request.param == "jvm" and jar.path is None:
         pytest.skip(f"no jar for the JVM: {jar.reason}")
-    spark.conf.set(SETTING, "auto" if request.param == "jvm" else "python")
+    spark.conf.set(SETTING, "auto" if request.param == "jvm" else "rows")
     yield request.param
     spark.conf.unset(SETTING)

@@ -25,7 +25,7 @@ from pyspark_offsetlog.lines import jvm
 logger = get_logger(__name__)
 
 SETTING = "spark.offsetlog.reader"
-READERS = ("auto", "jvm", "python")
+READERS = ("auto", "jvm", "python", "rows")
 JARS = "spark.jars"
 
 

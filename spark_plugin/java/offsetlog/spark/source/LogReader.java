@@ -56,11 +56,15 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   private Iterator<ColumnarBatch> pythons;
   private ColumnarBatch batch;
 
-  /** @param settings of Hadoop's client for the root; null: there is none */
+  /**
+   * @param reads segments here; else Python reads all
+   * @param settings of Hadoop's client for the root; null: there is none
+   */
   LogReader(
       PythonRead python,
       StructType columns,
       Narrowed narrowed,
+      boolean reads,
       HadoopSettings settings,
       LogPartition partition) {
     this.python = python;
@@ -68,7 +72,7 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     this.partition = partition;
     plan = partition.plan == null ? null : partition.readPlan();
     steps = plan == null ? List.of() : Steps.of(plan, narrowed);
-    SegmentFiles files = plan == null ? null : files(settings);
+    SegmentFiles files = plan == null || !reads ? null : files(settings);
     segments = files == null ? null : new Segments(files, columns, metrics);
   }
 

@@ -11,6 +11,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 /**
  * Readers of columns; and of rows, by Spark's own, for a small batch that came with its plan.
  *
+ * @param reads segments here; else Python reads all, and columns are taken from it
  * @param settings null: no client of Hadoop's is used
  */
 record LogReaderFactory(
@@ -18,6 +19,7 @@ record LogReaderFactory(
     PartitionReaderFactory rows,
     StructType columns,
     Narrowed narrowed,
+    boolean reads,
     HadoopSettings settings)
     implements PartitionReaderFactory {
   @Override
@@ -32,6 +34,6 @@ record LogReaderFactory(
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    return new LogReader(python, columns, narrowed, settings, (LogPartition) partition);
+    return new LogReader(python, columns, narrowed, reads, settings, (LogPartition) partition);
   }
 }

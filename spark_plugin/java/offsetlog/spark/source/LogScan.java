@@ -105,7 +105,7 @@ final class LogScan implements Scan {
       PythonPartitionReaderFactory rows =
           (PythonPartitionReaderFactory) planned.createReaderFactory();
       return new LogReaderFactory(
-          PythonRead.of(rows), rows, columns, narrowed, access.settings());
+          PythonRead.of(rows), rows, columns, narrowed, access.reads(), access.settings());
     }
   }
 }

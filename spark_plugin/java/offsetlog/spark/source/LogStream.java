@@ -96,6 +96,6 @@ abstract class LogStream implements MicroBatchStream {
     PythonStreamingPartitionReaderFactory rows =
         (PythonStreamingPartitionReaderFactory) stream.createReaderFactory();
     return new LogReaderFactory(
-        PythonRead.of(rows), rows, columns, narrowed, access.settings());
+        PythonRead.of(rows), rows, columns, narrowed, access.reads(), access.settings());
   }
 }

@@ -24,7 +24,7 @@ final class OffsetLogTable extends PythonTable {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    return options.containsKey(TABLE) || !Setting.reads()
+    return options.containsKey(TABLE) || !Setting.takesColumns()
         ? super.newScanBuilder(options)
         : new LogScanBuilder(source, schema, options);
   }

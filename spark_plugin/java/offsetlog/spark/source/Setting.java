@@ -25,7 +25,8 @@ public final class Setting {
   public static final String NAME = "spark.offsetlog.reader";
   private static final String JVM = "jvm";
   private static final String PYTHON = "python";
-  private static final List<String> READERS = List.of("auto", JVM, PYTHON);
+  private static final String ROWS = "rows";
+  private static final List<String> READERS = List.of("auto", JVM, PYTHON, ROWS);
   private static final Logger LOG = LoggerFactory.getLogger(Setting.class);
   private static final Properties JAR = properties();
 
@@ -41,7 +42,12 @@ public final class Setting {
 
   /** Whether this session wants segments to be read and written here. */
   public static boolean reads() {
-    if (reader().equals(PYTHON)) {
+    return !reader().equals(PYTHON) && takesColumns();
+  }
+
+  /** Whether what Python reads is taken here as columns, and not by Spark as rows. */
+  static boolean takesColumns() {
+    if (reader().equals(ROWS)) {
       return false;
     }
     if (!Executors.haveThisJar(SparkSession.active().sparkContext())) {
