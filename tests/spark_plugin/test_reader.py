@@ -241,7 +241,21 @@ def test_handles_are_given_back(spark: Any, root: Path, tasks_in: str) -> None:
 def test_a_long_stream_holds_no_memory_off_the_heap(
     spark: Any, root: Path, tmp_path: Path, tasks_in: str
 ) -> None:
-    """Nor handles: after sixty batches as much as after fifteen."""
+    assert_nothing_grows(spark, root, tmp_path)
+
+
+def test_nor_does_a_long_stream_of_columns_that_python_gives(
+    spark: Any, root: Path, tmp_path: Path, only_with_a_jar: None
+) -> None:
+    spark.conf.set(SETTING, "python")
+    try:
+        assert_nothing_grows(spark, root, tmp_path)
+    finally:
+        spark.conf.unset(SETTING)
+
+
+def assert_nothing_grows(spark: Any, root: Path, tmp_path: Path) -> None:
+    """Neither memory nor handles: after sixty batches of a stream as much as after fifteen."""
     jvm, java = spark._jvm, spark._jvm.java.lang.ProcessHandle.current().pid()
     pools = jvm.java.lang.management.ManagementFactory.getPlatformMXBeans(
         jvm.java.lang.Class.forName("java.lang.management.BufferPoolMXBean")

@@ -199,7 +199,8 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     ArrowColumnVector all = (ArrowColumnVector) given.column(0);
     ColumnVector[] wanted = new ColumnVector[columns.length()];
     for (int i = 0; i < wanted.length; i++) {
-      wanted[i] = all.getChild(python.schema().fieldIndex(columns.fields()[i].name()));
+      int at = python.schema().fieldIndex(columns.fields()[i].name());
+      wanted[i] = GivenVector.of(all.getChild(at));
     }
     batch = new ColumnarBatch(wanted, given.numRows());
     metrics.rowsOfPython += given.numRows();
