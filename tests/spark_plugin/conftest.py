@@ -75,8 +75,8 @@ def spark(jar: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module", params=["jvm", pytest.param("python", marks=pytest.mark.in_python)])
 def tasks_in(request: pytest.FixtureRequest, spark: Any) -> Iterator[str]:
-    """Where tasks of ours run: each test that uses it runs on both paths, in one session. ``python``
-    is all that there is without a jar."""
+    """Where tasks of ours run: each test that uses it runs on both paths, in one session. In
+    ``python`` it is as where there is no jar."""
     jar = spark_jar(spark.version)
     if request.param == "jvm" and jar.path is None:
         pytest.skip(f"no jar for the JVM: {jar.reason}")
