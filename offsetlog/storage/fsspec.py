@@ -219,14 +219,23 @@ class ReadOnlyStore(FsspecStore):
         for part in name.split("/") if name else ():
             path = join(path, part)
             whole = self._path(path)
-            # One that leads nowhere is no file to fsspec, and yet there.
-            found = {"islink": True}
-            if self.fs.exists(whole) or not self.fs.lexists(whole):
-                found = self.fs.info(whole)
+            found = self._found(whole)
             if found.get("islink"):
                 raise symlink_error(path)
             kind = str(found.get("type"))
         return kind
+
+    def _found(self, whole: str) -> dict[str, Any]:
+        """A link that leads nowhere is no file to fsspec, and yet there, at each of two looks; a
+        file that came between them is one at the second."""
+        with contextlib.suppress(FileNotFoundError):
+            return dict(self.fs.info(whole))
+        if self.fs.lexists(whole):
+            with contextlib.suppress(FileNotFoundError):
+                return dict(self.fs.info(whole))
+            if self.fs.lexists(whole):
+                return {"islink": True}
+        raise FileNotFoundError(whole)
 
     def _check_folder(self, folder: str) -> None:
         """That no part of a folder's name is a link; who is missing is none."""

@@ -151,6 +151,21 @@ def test_links_are_followed_nowhere(place, tmp_path):
     assert (outside / "secret").read_text() == "secret"
 
 
+@pytest.mark.parametrize("ask", ["get", "info"])
+def test_a_file_that_comes_between_two_looks_is_no_link(tmp_path, monkeypatch, ask):
+    store = LookThenWriteStore("file", str(tmp_path), f"file://{tmp_path}", {}, "a test")
+    look = store.fs.lexists
+
+    def as_it_comes(path: str, **options: object) -> bool:
+        (tmp_path / "name").write_bytes(b"whole")
+        return bool(look(path, **options))
+
+    monkeypatch.setattr(store.fs, "lexists", as_it_comes)
+    found = getattr(store, ask)("name")
+    assert found == b"whole" or found.size == 5
+    store.close()
+
+
 @pytest.mark.parametrize("kind", ["pipe", "socket", "folder"])
 def test_what_is_no_file_is_not_opened(place, kind):
     store, folder = place
