@@ -21,7 +21,7 @@ SHARED = """import os, site, sys; site.addsitedir(os.path.normpath(os.path.join(
 sys.prefix, "..", "..", ".venv", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")))
 """
 STORIES = ("tests/spark_plugin", "tests/test_package.py", "-n", "2", "--dist", "loadfile")
-# PySpark before 4.2 leaves its sockets to the garbage collector; ours are looked for on the default line.
+# PySpark before 4.2 does not close its sockets; what of ours is left open, the default line shows.
 QUIET = ("-W", "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 IN_JVM = "every_line and not in_python or every_line(both_paths=True)"
 IN_PYTHON = "every_line"
