@@ -21,8 +21,6 @@ SHARED = """import os, site, sys; site.addsitedir(os.path.normpath(os.path.join(
 sys.prefix, "..", "..", ".venv", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")))
 """
 STORIES = ("tests/spark_plugin", "tests/test_package.py", "-n", "2", "--dist", "loadfile")
-# PySpark before 4.2 does not close its sockets; what of ours is left open, the default line shows.
-QUIET = ("-W", "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning")
 IN_JVM = "every_line and not in_python or every_line(both_paths=True)"
 IN_PYTHON = "every_line"
 
@@ -59,7 +57,7 @@ def run(line: str, whole: bool, arguments: list[str]) -> bool:
     python = python_of(line)
     print(f"On Spark {PYSPARK[line]}:", flush=True)
     has_jar = build_jar(line)
-    chosen = () if whole else (*STORIES, *QUIET, "-m", IN_JVM if has_jar else IN_PYTHON)
+    chosen = () if whole else (*STORIES, "-m", IN_JVM if has_jar else IN_PYTHON)
     environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
     status = subprocess.run(
         [python, "-m", "pytest", *chosen, *arguments], cwd=ROOT, env=environment, check=False

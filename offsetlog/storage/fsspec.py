@@ -228,14 +228,12 @@ class ReadOnlyStore(FsspecStore):
     def _found(self, whole: str) -> dict[str, Any]:
         """A link that leads nowhere is no file to fsspec, and yet there, at each of two looks; a
         file that came between them is one at the second."""
-        with contextlib.suppress(FileNotFoundError):
-            return dict(self.fs.info(whole))
-        if self.fs.lexists(whole):
+        for _ in range(2):
             with contextlib.suppress(FileNotFoundError):
                 return dict(self.fs.info(whole))
-            if self.fs.lexists(whole):
-                return {"islink": True}
-        raise FileNotFoundError(whole)
+            if not self.fs.lexists(whole):
+                raise FileNotFoundError(whole)
+        return {"islink": True}
 
     def _check_folder(self, folder: str) -> None:
         """That no part of a folder's name is a link; who is missing is none."""

@@ -187,7 +187,7 @@ def _write(classes: Path, jar: Jar) -> None:
         path.relative_to(classes).as_posix(): path.read_bytes()
         for path in sorted(classes.rglob("*.class"))
     }
-    names = named(files.values(), "org/apache/spark/")
+    names = named(files.values(), ("org/apache/spark/", "org/apache/arrow/"))
     files[NAMED] = "".join(f"{name}\n" for name in names).encode()
     files |= {name: text.encode() for name, text in SERVICES.items()}
     files[PROPERTIES] = f"version={_version()}\nlines={' '.join(LINES[jar.name])}\n".encode()

@@ -16,8 +16,8 @@ LAYOUTS = {
 TAKE_TWO = (5, 6)
 
 
-def named(classes: Iterable[bytes], prefix: str) -> list[str]:
-    """The classes below a prefix that others name, and their members: ``class``, or ``class name
+def named(classes: Iterable[bytes], prefixes: tuple[str, ...]) -> list[str]:
+    """The classes below prefixes that others name, and their members: ``class``, or ``class name
     descriptor``."""
     out: set[str] = set()
     for data in classes:
@@ -33,7 +33,7 @@ def named(classes: Iterable[bytes], prefix: str) -> list[str]:
             elif kind in MEMBERS:
                 name, descriptor = pool[value[1]][1]
                 out.add(f"{text(value[0])} {text(name)} {text(descriptor)}")
-    return sorted(name for name in out if name.startswith(prefix))
+    return sorted(name for name in out if name.startswith(prefixes))
 
 
 def _pool(data: bytes) -> dict[int, tuple[int, Any]]:

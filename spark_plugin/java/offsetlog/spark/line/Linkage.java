@@ -13,7 +13,7 @@ import java.util.Arrays;
 import java.util.stream.Stream;
 
 /**
- * Whether the Spark that runs has all that these classes name of it. Much of that is not public, so
+ * Whether the Spark that runs has all that these classes name of it and of its Arrow. Much of that is not public, so
  * another release of a line, or a vendor's, need not have it.
  *
  * <p>Invariant: what is missing is known before anything here uses it.

@@ -31,30 +31,18 @@ abstract class GivenVector extends LogVector {
     if (vector instanceof VarBinaryVector || vector instanceof VarCharVector) {
       return new Bytes(given.dataType(), vector.getOffsetBuffer(), vector.getDataBuffer());
     }
-    if (vector instanceof BigIntVector || vector instanceof TimeStampMicroTZVector) {
-      return new Longs(given.dataType(), vector.getDataBuffer());
-    }
-    return vector instanceof IntVector ? new Ints(given.dataType(), vector.getDataBuffer()) : given;
+    boolean isNumber =
+        vector instanceof IntVector
+            || vector instanceof BigIntVector
+            || vector instanceof TimeStampMicroTZVector;
+    return isNumber ? new Numbers(given.dataType(), vector.getDataBuffer()) : given;
   }
 
-  private static final class Longs extends GivenVector {
+  /** Numbers, which are read as long as the column's type is. */
+  private static final class Numbers extends GivenVector {
     private final ArrowBuf data;
 
-    Longs(DataType type, ArrowBuf data) {
-      super(type);
-      this.data = data;
-    }
-
-    @Override
-    public long getLong(int row) {
-      return data.getLong((long) row * Long.BYTES);
-    }
-  }
-
-  private static final class Ints extends GivenVector {
-    private final ArrowBuf data;
-
-    Ints(DataType type, ArrowBuf data) {
+    Numbers(DataType type, ArrowBuf data) {
       super(type);
       this.data = data;
     }
@@ -62,6 +50,11 @@ abstract class GivenVector extends LogVector {
     @Override
     public int getInt(int row) {
       return data.getInt((long) row * Integer.BYTES);
+    }
+
+    @Override
+    public long getLong(int row) {
+      return data.getLong((long) row * Long.BYTES);
     }
   }
 

@@ -42,7 +42,12 @@ public final class Setting {
 
   /** Whether this session wants segments to be read and written here. */
   public static boolean reads() {
-    return !reader().equals(PYTHON) && takesColumns();
+    return !isPython() && takesColumns();
+  }
+
+  /** Whether the session wants Python to read, wherever its rows are taken. */
+  static boolean isPython() {
+    return reader().equals(PYTHON);
   }
 
   /** Whether what Python reads is taken here as columns, and not by Spark as rows. */

@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.read.InputPartition;
 final class StoreAccess {
   private final SparkSession session = SparkSession.active();
   private final boolean isForced = Setting.isForced();
-  private final boolean reads = Setting.reads();
+  private final boolean reads = !Setting.isPython();
   private boolean isDecided;
   private HadoopSettings settings;
 
