@@ -1,4 +1,7 @@
-"""What every test finds: the servers, an open log, and its turn among several processes."""
+"""What every test finds: its tier, the servers, an open log, and its turn among several processes.
+
+A test is in one of two tiers: ``quick``, which ``make test`` runs, or ``rest`` (``tiers.py``).
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,15 @@ pytest_plugins = ["tests.servers.fixtures"]
 
 from offsetlog import redact  # noqa: E402
 from offsetlog.environment import spark_line, version_of  # noqa: E402
-from tests.turns import Turns  # noqa: E402 - needs the path from above
+from tests import tiers  # noqa: E402 - needs the path from above
+from tests.turns import Turns  # noqa: E402
 
-SPARK = Path(__file__).parent / "spark_plugin"
-WITHOUT_SPARK = SPARK / "unit"
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 _turns = Turns(Path(tempfile.gettempdir()) / f"offsetlog-tests-{_RUN}") if _RUN else None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier", choices=tiers.TIERS, help="only the tests of this tier")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,10 +44,16 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", mute)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    wanted = config.getoption("--tier")
+    is_test = collection_path.suffix == ".py" and collection_path.is_relative_to(tiers.TESTS)
+    return True if wanted and is_test and tiers.is_left_out(collection_path, wanted) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Files with tests that are alone come first, then those that start a JVM, which are slow."""
     for item in items:
-        if item.path.is_relative_to(SPARK) and not item.path.is_relative_to(WITHOUT_SPARK):
+        if tiers.has_session(item.path):
             item.add_marker("spark")
     places: dict[Path, int] = {}
     for item in items:
@@ -49,6 +61,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         place = 0 if "alone" in marks else 1 if "spark" in marks else 2
         places[item.path] = min(place, places.get(item.path, place))
     items.sort(key=lambda item: places[item.path])
+    wanted = config.getoption("--tier")
+    if wanted:
+        left = [item for item in items if tiers.tier_of(item) != wanted]
+        items[:] = [item for item in items if tiers.tier_of(item) == wanted]
+        config.hook.pytest_deselected(items=left)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """In ``quick`` all tests of Spark's session run in one process, which starts one JVM."""
+    if config.getoption("--tier") != tiers.QUICK:
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "spark" if tiers.has_session(Path(ROOT, file)) else file
+
+    return OneSession(config, log)
 
 
 @pytest.hookimpl(wrapper=True)

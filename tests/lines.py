@@ -1,33 +1,55 @@
-"""The tests on another line of Spark than the default one: ``python -m tests.lines 4.0 4.1``.
+"""Runs of the stories beside the default one: ``python -m tests.lines 4.0 4.1 4.3 no-javac``.
 
-Each line has a virtual environment under ``.cache/`` with its PySpark alone; all other packages are
-those of ``.venv``. It builds the line's jar for Spark's JVM, and runs the tests that are marked
-``every_line``: those of source and sink with tasks in the JVM, and some (``both_paths``) in Python
-too; without a ``javac``, all in Python. With ``--all``, all tests. With ``--jar``, for a release,
-it builds the jars and no more, and it is an error if one can't be built.
+Each line of Spark has a virtual environment under ``.cache/`` with its PySpark alone; all other
+packages are those of ``.venv``. It builds the line's jar for Spark's JVM, and runs the tests that
+are marked ``every_line``: those of source and sink with tasks in the JVM, and some (``both_paths``)
+in Python too; without a ``javac``, all in Python. ``no-javac`` runs the default line in a copy of
+the checkout that has no jar, on a Java without a ``javac``.
+
+Several runs go side by side, each in one process with one session, and each is printed when it has
+ended. With ``--all`` one line runs all tests. With ``--jar``, for a release, it builds the jars and
+no more, and it is an error if one can't be built.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
+CACHE = ROOT / ".cache"
 PYSPARK = {"4.0": "4.0.5", "4.1": "4.1.4", "4.2": "4.2.0", "4.3": "4.3.0"}
 """The releases that are tested; of the default line it is the one in constraints.txt."""
+NO_JAVAC = "no-javac"
 SHARED = """import os, site, sys; site.addsitedir(os.path.normpath(os.path.join(\
 sys.prefix, "..", "..", ".venv", "lib", "python%d.%d" % sys.version_info[:2], "site-packages")))
 """
-STORIES = ("tests/spark_plugin", "tests/test_package.py", "-n", "2", "--dist", "loadfile")
+STORIES = ("tests/spark_plugin", "tests/test_package.py", "-p", "no:cacheprovider")
 IN_JVM = "every_line and not in_python or every_line(both_paths=True)"
 IN_PYTHON = "every_line"
+WITHOUT_JAR = "every_line(both_paths=True) and in_python or every_line(without_jar=True)"
+AT_ONCE = 3
+"""A session uses less than one core of two on average: it waits for files, and for batches."""
+
+
+class Run(NamedTuple):
+    """What one run is called, and the command that runs it."""
+
+    title: str
+    command: list[str]
+    folder: Path = ROOT
+    environment: Mapping[str, str] = {}  # noqa: RUF012 - never changed
 
 
 def python_of(line: str) -> Path:
     """The Python of a line, whose PySpark is installed if it is not."""
-    home = ROOT / ".cache" / f"spark-{line}"
+    home = CACHE / f"spark-{line}"
     python, ready = home / "bin" / "python", home / "ready"
     version = PYSPARK[line]
     release = f"{version} python{sys.version_info[0]}.{sys.version_info[1]}"
@@ -52,29 +74,93 @@ def build_jar(line: str) -> bool:
     return subprocess.run([python_of(line), build, "--needed"], check=False).returncode == 0
 
 
-def run(line: str, whole: bool, arguments: list[str]) -> bool:
-    """Run all tests on a line, or its stories; whether all passed."""
+def on_line(line: str, arguments: list[str], whole: bool = False) -> Run:
+    """The stories, or all tests, on a line of Spark."""
     python = python_of(line)
-    print(f"On Spark {PYSPARK[line]}:", flush=True)
     has_jar = build_jar(line)
     chosen = () if whole else (*STORIES, "-m", IN_JVM if has_jar else IN_PYTHON)
-    environment = {**os.environ, "PYSPARK_PYTHON": str(python)}
-    status = subprocess.run(
-        [python, "-m", "pytest", *chosen, *arguments], cwd=ROOT, env=environment, check=False
-    ).returncode
-    return status == 0
+    return Run(
+        f"Spark {PYSPARK[line]}",
+        [str(python), "-m", "pytest", *chosen, *arguments],
+        environment={"PYSPARK_PYTHON": str(python)},
+    )
+
+
+def without_javac(arguments: list[str]) -> Run:
+    """A few stories where no jar can be built: the checkout as it is cloned, and a Java alone."""
+    home = CACHE / NO_JAVAC
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "java" / "bin").mkdir(parents=True)
+    java = shutil.which("java", path=_java_path())
+    if java is None:
+        raise SystemExit("There is no Java. Install a Java 17, or set JAVA_HOME.")
+    (home / "java" / "bin" / "java").symlink_to(Path(java).resolve())
+    left_out = shutil.ignore_patterns(".git", ".venv", ".cache", "jars", "build", "dist", ".*cache")
+    shutil.copytree(ROOT, home / "checkout", ignore=left_out)
+    (home / "checkout" / ".cache").symlink_to(CACHE)
+    tree = home / "checkout"
+    return Run(
+        "The default Spark, without a javac",
+        [sys.executable, "-m", "pytest", *STORIES, "-m", WITHOUT_JAR, *arguments],
+        folder=tree,
+        environment={
+            "JAVA_HOME": str(home / "java"),
+            "PYTHONPATH": f"{tree}{os.pathsep}{tree / 'spark_plugin'}",
+        },
+    )
+
+
+def _java_path() -> str | None:
+    home = os.environ.get("JAVA_HOME")
+    return f"{home}/bin" if home else None
+
+
+def run(one: Run) -> tuple[Run, int, str]:
+    """Run one; its status, and what it printed."""
+    done = subprocess.run(
+        one.command,
+        cwd=one.folder,
+        env={**os.environ, **one.environment},
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    return one, done.returncode, done.stdout
+
+
+def run_all(runs: list[Run]) -> list[str]:
+    """Run them side by side, and print each when it has ended; those that failed."""
+    failed = []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        for done in [pool.submit(run, one) for one in runs]:
+            one, status, output = done.result()
+            print(f"\n{one.title}:\n{output}", end="", flush=True)
+            if status:
+                failed.append(one.title)
+    return failed
 
 
 def main(arguments: list[str]) -> int:
-    lines = [name for name in arguments if name in PYSPARK]
-    rest = arguments[len(lines) :]
+    names = [name for name in arguments if name in PYSPARK or name == NO_JAVAC]
+    rest = arguments[len(names) :]
+    if not names:
+        print(f"Name what to run on: {', '.join([*PYSPARK, NO_JAVAC])}.")
+        return 2
     if rest == ["--jar"]:
-        return 0 if lines and all(build_jar(line) for line in lines) else 1
-    whole = rest[:1] == ["--all"]
-    failed = [line for line in lines if not run(line, whole, rest[1:] if whole else rest)]
+        return 0 if all(build_jar(line) for line in names) else 1
+    if rest[:1] == ["--all"]:
+        runs = [on_line(line, rest[1:], whole=True) for line in names]
+    else:
+        make: dict[str, Callable[[], Run]] = {
+            name: (lambda name=name: on_line(name, rest)) for name in PYSPARK
+        }
+        make[NO_JAVAC] = lambda: without_javac(rest)
+        runs = [make[name]() for name in names]
+    failed = run_all(runs)
     if failed:
-        print(f"Tests failed on Spark {', '.join(failed)}.")
-    return 1 if failed or not lines else 0
+        print(f"Tests failed: {', '.join(failed)}.")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
