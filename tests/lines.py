@@ -115,22 +115,24 @@ def _java_path() -> str | None:
     return f"{home}/bin" if home else None
 
 
-def run(one: Run) -> tuple[Run, int, str]:
-    """Run one; its status, and what it printed."""
+def run(one: Run, shown: bool = False) -> tuple[Run, int, str]:
+    """Run one; its status, and what it printed, unless that is shown as it comes."""
     done = subprocess.run(
         one.command,
         cwd=one.folder,
         env={**os.environ, **one.environment},
         check=False,
         text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stdout=None if shown else subprocess.PIPE,
+        stderr=None if shown else subprocess.STDOUT,
     )
-    return one, done.returncode, done.stdout
+    return one, done.returncode, done.stdout or ""
 
 
 def run_all(runs: list[Run]) -> list[str]:
     """Run them side by side, and print each when it has ended; those that failed."""
+    if len(runs) == 1:
+        return [one.title for one in runs if run(one, shown=True)[1]]
     failed = []
     with ThreadPoolExecutor(AT_ONCE) as pool:
         for done in [pool.submit(run, one) for one in runs]:

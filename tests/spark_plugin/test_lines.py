@@ -43,6 +43,7 @@ def available_now(spark: Any, place: Path, **given: Any) -> list[int]:
     return sorted(seen)
 
 
+@pytest.mark.every_line(without_jar=True)
 def test_the_story(spark: Any, tmp_path: Path) -> None:
     assert story(spark, str(tmp_path / "log"), {}, tmp_path) == EXPECTED
 

@@ -1,4 +1,4 @@
-"""The same story on a local disk and on S3; and what a running query asks of S3."""
+"""The story of ``test_lines`` on S3; and what a running query asks of S3."""
 
 from __future__ import annotations
 
@@ -16,14 +16,9 @@ from tests.spark_plugin.live import until
 from tests.spark_plugin.story import EXPECTED, story
 
 
-@pytest.mark.parametrize("where", ["local", "s3"])
-def test_the_story(spark: Any, where: str, request: Any, tmp_path: Path) -> None:
-    if where == "s3":
-        server = request.getfixturevalue("seaweedfs")
-        root, storage = f"{server.url}/story", server.options
-    else:
-        root, storage = str(tmp_path / "log"), {}
-    assert story(spark, root, storage, tmp_path) == EXPECTED
+def test_the_story(spark: Any, seaweedfs: Place, tmp_path: Path) -> None:
+    root = f"{seaweedfs.url}/story"
+    assert story(spark, root, seaweedfs.options, tmp_path) == EXPECTED
 
 
 class Asked:

@@ -34,7 +34,7 @@ def run_page(page: Path, place: Path) -> str:
     return out.getvalue()
 
 
-@pytest.mark.every_line
+@pytest.mark.every_line(without_jar=True)
 def test_the_readme(spark: Any, tmp_path: Path) -> None:
     assert run_page(ROOT / "README.md", tmp_path) == "batch 0: 1000\n"
 
