@@ -9,8 +9,9 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,11 +103,36 @@ def no_secrets_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("offsetlog.redact._known", redact._Known())
 
 
-@pytest.fixture(params=["local", "memory"])
-def log(request, tmp_path):
-    """An open log, on the local disk and in memory."""
+def _root_in(node: pytest.Item) -> tuple[str, ...]:
+    mark = node.get_closest_marker("root_in")
+    return mark.args if mark else ("local",)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    places = _root_in(metafunc.definition)
+    if len(places) > 1 and "root" in metafunc.fixturenames:
+        metafunc.parametrize("root", places, indirect=True)
+
+
+@pytest.fixture
+def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """Where a test's log lies, and nothing is yet: on the local disk, if the mark ``root_in`` names
+    no other places."""
+    place = getattr(request, "param", _root_in(request.node)[0])
+    return tmp_path / "log" if place == "local" else f"memory://{tmp_path.name}"
+
+
+@pytest.fixture
+def log(root: Path | str) -> Iterator[Any]:
+    """An open log at the root."""
     import offsetlog
 
-    url = str(tmp_path / "log") if request.param == "local" else f"memory://{tmp_path.name}"
-    with offsetlog.open(url) as log:
+    with offsetlog.open(str(root)) as log:
         yield log
+
+
+@pytest.fixture
+def orders(log: Any) -> Any:
+    """The topic ``orders`` in the log, with two partitions and no record."""
+    return log.create_topic("orders", partitions=2)

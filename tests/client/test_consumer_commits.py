@@ -22,6 +22,8 @@ from offsetlog.engine.topic import cursor, reader
 from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 
 def test_committed_is_the_next_offset_to_read_and_has_its_text(log):
     fill(log)

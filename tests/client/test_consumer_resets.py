@@ -16,6 +16,8 @@ from offsetlog import (
 )
 from tests.client.consumers import drain, fill, quiet
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 
 def test_a_running_consumer_follows_a_reset_only_where_it_was_reset(log):
     fill(log)

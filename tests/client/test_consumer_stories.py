@@ -11,6 +11,8 @@ import offsetlog
 from offsetlog import InvalidRequestError, OffsetOutOfRangeError
 from tests.client.consumers import drain, fill, places, quiet, settle
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 
 def test_two_groups_read_at_their_own_speed(log):
     fill(log)

@@ -14,6 +14,8 @@ from offsetlog.engine.group.heartbeats import Heartbeats
 from offsetlog.storage import open_store
 from tests.client.consumers import drain, fill, places, quiet, settle
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 
 def test_who_was_put_out_is_fenced_loses_nothing_of_others_and_rejoins(log):
     fill(log, partitions=2, records=20)

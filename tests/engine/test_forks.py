@@ -46,11 +46,9 @@ REFUSED = (
 )
 
 
-@pytest.fixture
-def log(tmp_path):
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("t", partitions=2)
-        yield log
+@pytest.fixture(autouse=True)
+def topic(log):
+    log.create_topic("t", partitions=2)
 
 
 def fill(log, count: int = 3, size: int = 1) -> None:

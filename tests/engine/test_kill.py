@@ -65,12 +65,10 @@ class Worker:
         self.process.stderr.close()
 
 
-@pytest.fixture
-def root(tmp_path):
-    root = tmp_path / "log"
+@pytest.fixture(autouse=True)
+def topic(root):
     with offsetlog.open(str(root)) as log:
         log.create_topic("t", partitions=3, config={"retention.ms": -1})
-    return root
 
 
 def stored(root: Path) -> tuple[dict[tuple[int, int], str], list[str]]:

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import offsetlog
 from offsetlog.client.log import Log
 from offsetlog.errors import StorageError
 from offsetlog.format import root_file
 from offsetlog.format.names import ROOT_FILE
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("orders")
-        yield log
+@pytest.fixture(autouse=True)
+def orders(log: Log) -> None:
+    log.create_topic("orders")
 
 
 @pytest.fixture

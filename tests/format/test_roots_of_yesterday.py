@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ MANY = [each for each in MEANING["keyed"] if each["topic"] == "many"]
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return yesterday.unpack("root", tmp_path / "moved" / "here")
-
-
-@pytest.fixture
-def log(root: Path) -> Iterator[Any]:
-    with offsetlog.open(str(root)) as log:
-        yield log
 
 
 def told(root: Path) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from offsetlog.metrics.families import FAMILIES, GROUP_LAG, GROUP_MEMBERS, Famil
 from tests.metrics.scrapes import committed, parsed, value, written
 from tests.servers import promtool
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 HOSTILE = [
     'a"b', "a\\", "a\\n", "a\nb", 'x"} 1\n# EOF\ny{z="', "{}", "a,b=c", "a\rb", "\x00\x1b[2J", "é",
     "\u202e", "\ud800", "", " ", "#", "a" * 300, "\u2028", "\x85", "\\\\n", '\\"',

@@ -74,13 +74,12 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def root(tmp_path) -> str:
-    root = str(tmp_path / "log")
-    with offsetlog.open(root) as log:
+def root(root) -> str:
+    with offsetlog.open(str(root)) as log:
         log.create_topic("orders", partitions=2)
         written(log, "orders", 5, partition=0)
         committed(log, "billing", {("orders", 0): 2})
-    return root
+    return str(root)
 
 
 def series_of(request: ExportMetricsServiceRequest) -> Series:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from offsetlog.core.group.lag import Lag
 from offsetlog.metrics import Metrics
 from pyspark_offsetlog.about.lag_report import LagReport
 from tests.metrics.scrapes import parsed, value
+
+pytestmark = pytest.mark.root_in("local", "memory")
 
 
 def report(query: str, run_id: str, records: int | None, seconds: float | None = 1.5) -> LagReport:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
+
 import offsetlog
 from offsetlog.client.log import Log
 from offsetlog.engine.upkeep.maintenance import Maintenance
@@ -15,6 +17,8 @@ from offsetlog.storage.memory import MemoryStore
 from tests.cli.shell import offsetlog as command
 from tests.engine.scripted import fresh_root
 from tests.metrics.scrapes import Series, committed, parsed, value, written
+
+pytestmark = pytest.mark.root_in("local", "memory")
 
 
 def of_group(series: Series, name: str, group: str, topic: str) -> dict[int, float]:

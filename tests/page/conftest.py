@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,10 +49,9 @@ def fill(log: offsetlog.Log) -> None:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[offsetlog.Log]:
-    with offsetlog.open(f"memory://{tmp_path.name}") as log:
-        fill(log)
-        yield log
+def log(log: offsetlog.Log) -> offsetlog.Log:
+    fill(log)
+    return log
 
 
 @pytest.fixture

@@ -34,6 +34,8 @@ from tests.page.server import Client, token_of
 from tests.pages import ROOT, blocks, moved
 from tests.pages import run as run_program
 
+pytestmark = pytest.mark.root_in("memory")
+
 STATIC = Path(offsetlog.__file__).parent / "page" / "static"
 
 

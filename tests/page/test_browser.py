@@ -16,6 +16,8 @@ from offsetlog.page.server import PageServer
 from tests.page.conftest import HOSTILE, fill
 from tests.page.tabs import tab
 
+pytestmark = pytest.mark.root_in("memory")
+
 VIEWS = {
     "topics": "#/topics",
     "records": "#/topics/orders?partition=1&from=offset&at=3&key=customer-0",

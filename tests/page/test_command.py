@@ -22,12 +22,11 @@ from tests.page.conftest import fill
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    root = str(tmp_path / "log")
-    monkeypatch.setenv("OFFSETLOG_ROOT", root)
-    with offsetlog.open(root) as log:
+def root(root: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("OFFSETLOG_ROOT", str(root))
+    with offsetlog.open(str(root)) as log:
         fill(log)
-    return root
+    return str(root)
 
 
 @contextmanager

@@ -3,25 +3,19 @@ nothing is lost or doubled; a copy that is older than a checkpoint is an error, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import offsetlog
-from tests.spark_plugin.live import Live, fill, lags, opened, places, source, wal
+from tests.spark_plugin.live import Live, fill, lags, places, source, wal
 from tests.spark_plugin.written import values
+
+pytestmark = pytest.mark.usefixtures("orders")
 
 NOW = {"availableNow": True}
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=2)
-        yield log
 
 
 def test_a_checkpoint_goes_on_with_the_copy(spark: Any, log: Any, tmp_path: Path) -> None:

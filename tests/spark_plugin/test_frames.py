@@ -14,11 +14,9 @@ from tests.servers.process import Place
 from tests.spark_plugin.live import with_delta
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        _fill(log)
-        yield log
+@pytest.fixture(autouse=True)
+def records(log: Any) -> None:
+    _fill(log)
 
 
 def _fill(log: Any) -> None:

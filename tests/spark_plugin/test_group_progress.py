@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import Live, fill, lags, opened, places, until
+from tests.spark_plugin.live import Live, fill, lags, places, until
+
+pytestmark = pytest.mark.usefixtures("orders")
 
 NOW = {"availableNow": True}
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=2)
-        yield log
 
 
 @pytest.mark.every_line

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,6 @@ pytestmark = pytest.mark.every_line
 before_4_2 = pytest.mark.skipif(STARTS_ARE_GIVEN, reason="of Spark before 4.2")
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=2)
-        yield log
 
 
 def available_now(spark: Any, place: Path, **given: Any) -> list[int]:
@@ -75,6 +67,7 @@ def test_delta_where_there_is_a_jar(spark: Any, tmp_path: Path) -> None:
 
 
 @before_4_2
+@pytest.mark.usefixtures("orders")
 def test_available_now_is_a_single_batch(spark: Any, log: Any, tmp_path: Path) -> None:
     """Limits hold for it, and the group learns of it at the next start."""
     fill(log, "orders", {0: 9})
@@ -87,6 +80,7 @@ def test_available_now_is_a_single_batch(spark: Any, log: Any, tmp_path: Path) -
 
 
 @before_4_2
+@pytest.mark.usefixtures("orders")
 def test_the_wrapper_of_available_now_is_refused(spark: Any, log: Any, tmp_path: Path) -> None:
     """Spark asks then where the query ends before it says where it starts."""
     fill(log, "orders", {0: 3})

@@ -22,14 +22,11 @@ TRIGGER: dict[str, Any] = (
 )
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("orders", partitions=2)
-        with log.producer() as producer:
-            for number in range(40):
-                producer.send("orders", b"x" * 10, partition=number % 2)
-        yield log
+@pytest.fixture(autouse=True)
+def records(log: Any, orders: Any) -> None:
+    with log.producer() as producer:
+        for number in range(40):
+            producer.send("orders", b"x" * 10, partition=number % 2)
 
 
 def _query(spark: Any, log: Any, place: Path, name: str, **options: Any) -> Any:

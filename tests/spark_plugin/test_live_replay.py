@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import Live, fill, lags, lose_commit, opened, places, until, wal
+from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, until, wal
 
 NOW = {"availableNow": True}
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=2)
-        fill(log, "orders", {0: 6, 1: 4})
-        yield log
+@pytest.fixture(autouse=True)
+def records(log: Any, orders: Any) -> None:
+    fill(log, "orders", {0: 6, 1: 4})
 
 
 def reset(log: Any, **given: Any) -> None:

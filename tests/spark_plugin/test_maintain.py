@@ -14,13 +14,12 @@ from tests.spark_plugin.live import until
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    root = str(tmp_path / "log")
-    with offsetlog.open(root) as log:
+def root(root: Path) -> str:
+    with offsetlog.open(str(root)) as log:
         for topic in ("orders", "clicks"):
             log.create_topic(topic, partitions=3)
             _send(log, topic, 12)
-    return root
+    return str(root)
 
 
 def _send(log: Any, topic: str, appends: int) -> None:

@@ -41,11 +41,6 @@ def _with_jar(spark: Any) -> None:
         pytest.skip(f"no jar for the JVM: {jar.reason}")
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
 def create(root: Path, *topics: str, **config: str | int) -> None:
     with offsetlog.open(str(root)) as log:
         for topic in topics:

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import Live, fill, opened, places, source
+from tests.spark_plugin.live import Live, fill, places, source
 from tests.spark_plugin.story import run_to_the_end
 
-pytestmark = pytest.mark.usefixtures("tasks_in")
+pytestmark = pytest.mark.usefixtures("tasks_in", "orders")
 
 NOW = {"availableNow": True}
 EARLIEST = {"subscribe": "orders", "startingOffsets": "earliest"}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=2)
-        yield log
 
 
 def heavy(log: Any, count: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from tests.spark_plugin.live import (
     fill,
     lags,
     lose_commit,
-    opened,
     places,
     since_4_2,
     source,
@@ -30,16 +28,9 @@ NOW = {"availableNow": True}
 EARLIEST = {"subscribe": "orders", "startingOffsets": "earliest"}
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=3)
-        yield log
+@pytest.fixture(autouse=True)
+def orders(log: Any) -> None:
+    log.create_topic("orders", partitions=3)
 
 
 def sizes(live: Live) -> list[int]:

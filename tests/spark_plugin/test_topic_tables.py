@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-import offsetlog
 from tests.spark_plugin.live import with_delta
 
 pytestmark = with_delta
@@ -23,11 +22,9 @@ def send(log: Any, count: int, at: int = NOW) -> None:
         producer.flush()
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("t", partitions=2, config={"table.format": "delta"})
-        yield log
+@pytest.fixture(autouse=True)
+def topic(log: Any) -> None:
+    log.create_topic("t", partitions=2, config={"table.format": "delta"})
 
 
 def path_of(log: Any) -> str:

@@ -5,29 +5,18 @@ from __future__ import annotations
 
 import shutil
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import fill, lags, opened, source
+from tests.spark_plugin.live import fill, lags, source
+
+pytestmark = pytest.mark.usefixtures("orders")
 
 NOW = {"availableNow": True}
 EACH = 10_000
 """Records of a batch: more than the driver hands over by itself."""
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    return tmp_path / "log"
-
-
-@pytest.fixture
-def log(tmp_path: Path) -> Iterator[Any]:
-    with opened(tmp_path) as log:
-        log.create_topic("orders", partitions=2)
-        yield log
 
 
 class Views:

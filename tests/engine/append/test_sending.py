@@ -30,6 +30,8 @@ from tests.engine.append.test_sequences import values
 from tests.engine.scripted import ScriptedStore, fresh_root
 from tests.generators.interrupts import Interrupt
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 FULL = "the disk is full"
 
 

@@ -23,6 +23,8 @@ from offsetlog.storage.local.disk import LocalStore
 from tests.engine.append.test_open_fates import keyed, values_of
 from tests.engine.scripted import OneTopicHost, topic
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 
 def values(log, name: str = "t") -> list[bytes]:
     with log.consumer(topics=[name], auto_offset_reset="earliest") as consumer:

@@ -17,6 +17,8 @@ from tests.engine.append.test_sending import full_log
 from tests.engine.append.test_sequences import values
 from tests.engine.scripted import fresh_root
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 SOON = 20.0
 
 

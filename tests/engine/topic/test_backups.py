@@ -39,13 +39,11 @@ def copied(log, root: Path, to: Path, order: tuple[str, ...]) -> Path:
     return to
 
 
-@pytest.fixture
-def log(tmp_path):
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("t")
-        send(log, 40)
-        log.open_topic("t").stored.publish()
-        yield log
+@pytest.fixture(autouse=True)
+def topic(log):
+    log.create_topic("t")
+    send(log, 40)
+    log.open_topic("t").stored.publish()
 
 
 def everything(root: Path) -> list[bytes]:

@@ -35,8 +35,7 @@ from offsetlog.values import MAX_GROUP_PARTITIONS, MAX_PARTITIONS
 
 
 @pytest.fixture
-def root(tmp_path):
-    root = tmp_path / "log"
+def root(root):
     with offsetlog.open(str(root)) as log:
         log.create_topic("t", partitions=2)
         with log.producer() as producer:

@@ -13,6 +13,8 @@ from offsetlog.errors import CorruptLogError, InvalidRequestError, UnknownTopicE
 from offsetlog.format import names
 from tests.cli.shell import offsetlog as command
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 
 def fill(log, topic: str = "t") -> None:
     """A topic with everything that one can have: small and large appends, upkeep, a snapshot."""

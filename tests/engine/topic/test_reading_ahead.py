@@ -8,16 +8,14 @@ import offsetlog
 from offsetlog.engine.topic import reader
 
 
-@pytest.fixture
-def log(tmp_path):
-    with offsetlog.open(str(tmp_path)) as log:
-        log.create_topic("orders", partitions=1, config={"segment.bytes": 1_048_576})
-        with log.producer() as producer:
-            for number in range(60):
-                value = b"%03d" % number + bytes(200_000 if number < 50 else 5)
-                producer.send("orders", value).result()
-        log.maintain("orders", grace_ms=0)
-        yield log
+@pytest.fixture(autouse=True)
+def orders(log):
+    log.create_topic("orders", partitions=1, config={"segment.bytes": 1_048_576})
+    with log.producer() as producer:
+        for number in range(60):
+            value = b"%03d" % number + bytes(200_000 if number < 50 else 5)
+            producer.send("orders", value).result()
+    log.maintain("orders", grace_ms=0)
 
 
 def ahead(monkeypatch, least):
@@ -55,9 +53,9 @@ def test_no_more_files_are_open_than_that(log, monkeypatch):
     batches.close()
 
 
-def test_a_file_that_is_gone_is_named(log, monkeypatch, tmp_path):
+def test_a_file_that_is_gone_is_named(log, monkeypatch, root):
     ahead(monkeypatch, 0)
-    segments = sorted((tmp_path / "orders" / "partition=0").glob("*.parquet"))
+    segments = sorted((root / "orders" / "partition=0").glob("*.parquet"))
     segments[2].unlink()
     with (
         pytest.raises(offsetlog.CorruptLogError, match=segments[2].name),

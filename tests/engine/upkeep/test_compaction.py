@@ -23,6 +23,8 @@ from offsetlog.engine.upkeep.offset_set import OffsetSet
 from offsetlog.values import TopicConfig
 from tests.engine.upkeep.clocked import ClockedLog
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 

@@ -18,6 +18,8 @@ from offsetlog.engine.upkeep import erasure
 from tests.engine.upkeep.clocked import ClockedLog
 from tests.engine.upkeep.test_compaction import COMPACT, read, sound
 
+pytestmark = pytest.mark.root_in("local", "memory")
+
 SECRET = b"ann-of-green-gables"
 
 

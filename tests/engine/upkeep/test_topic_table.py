@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,9 @@ CONFIG = {"table.format": "delta"}
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[offsetlog.Log]:
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("orders", partitions=2, config=CONFIG)
-        yield log
+def log(log: offsetlog.Log) -> offsetlog.Log:
+    log.create_topic("orders", partitions=2, config=CONFIG)
+    return log
 
 
 def send(log: offsetlog.Log, count: int, *, size: int = 10, at: int = NOW) -> None:

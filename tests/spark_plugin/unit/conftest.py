@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from offsetlog.client.log import Log
 from offsetlog.engine.append import distributed_append as staged
-from pyspark_offsetlog.runtime import open_logs as logs
-from pyspark_offsetlog.sink import commit as sink_commit
 from pyspark_offsetlog.sink import task as sink_task
 from pyspark_offsetlog.source import visibility as sight
-from tests.engine.scripted import ScriptedStore, quick_env
-from tests.spark_plugin.unit.engine import Checkpoint, Engine, fill, fresh_root
+from tests.spark_plugin.unit.engine import Checkpoint, Engine, fill
 from tests.spark_plugin.unit.group_tools import GROUP
-from tests.spark_plugin.unit.sink_tools import ROWS, FakeContext, roots
+from tests.spark_plugin.unit.sink_tools import ROWS, FakeContext
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +22,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not in sight is not waited for."""
     monkeypatch.setattr(sight, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(staged, "LOOK_SECONDS", 0.001)
-
-
-@pytest.fixture
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where a query's log lies: in memory, if the test does not ask for a disk too."""
-    on_disk = getattr(request, "param", "memory") == "local"
-    return str(tmp_path / "log") if on_disk else fresh_root()
 
 
 @pytest.fixture
@@ -61,17 +49,6 @@ def caught_up(log: Any, root: str, running: Callable[..., Engine]) -> Callable[.
         return query
 
     return make
-
-
-@pytest.fixture
-def log(monkeypatch):
-    """A log on a store whose answers can be scripted, which all parts of the sink open."""
-    log = Log(ScriptedStore(f"sink-{next(roots)}"), quick_env())
-    for module in (logs, sink_commit, sink_task):
-        monkeypatch.setattr(module, "open_log", lambda place: log)
-    monkeypatch.setattr("pyspark_offsetlog.sink.plan.open_log", lambda place: log)
-    log.create_topic("t", partitions=4, config={"retention.ms": -1})
-    return log
 
 
 @pytest.fixture

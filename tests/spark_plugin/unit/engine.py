@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark_offsetlog.options.check import source_options
@@ -42,10 +43,14 @@ class Checkpoint:
 
 class Engine:
     def __init__(
-        self, root: str, checkpoint: Checkpoint | None = None, once: bool = False, **given: Any
+        self,
+        root: Path | str,
+        checkpoint: Checkpoint | None = None,
+        once: bool = False,
+        **given: Any,
     ) -> None:
         options = {name.replace("__", "."): str(value) for name, value in given.items()}
-        self.options = source_options({"path": root, **options}, True)
+        self.options = source_options({"path": str(root), **options}, True)
         self.checkpoint = checkpoint or Checkpoint()
         self.log = open_log(self.options.place)
         self.run = QueryRun(self.log, self.options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,15 +12,13 @@ from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from tests.spark_plugin.unit.engine import Engine
 
-ON_MEMORY_AND_DISK = pytest.mark.parametrize("root", ["memory", "local"], indirect=True)
-
 
 def log_of_orders(partitions: int) -> Callable[..., Any]:
     """The fixture ``log`` of a module: the log at ``root``, with the topic ``orders``."""
 
     @pytest.fixture(name="log")
-    def made(root: str) -> Any:
-        log = open_log(LogAddress(root))
+    def made(root: Path | str) -> Any:
+        log = open_log(LogAddress(str(root)))
         log.create_topic("orders", partitions=partitions)
         return log
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
+import pytest
 from pyspark.sql.types import BinaryType, IntegerType, StringType, StructField, StructType
 
 from offsetlog.client.log import Log
 from pyspark_offsetlog.options.check import sink_options
+from pyspark_offsetlog.runtime import open_logs
+from pyspark_offsetlog.sink import commit, plan
 from pyspark_offsetlog.sink import task as sink_task
 from pyspark_offsetlog.sink.writers import BatchWriter, StreamWriter
+from tests.engine.scripted import ScriptedStore, quick_env
 
 ROWS = StructType(
     [
@@ -20,6 +25,21 @@ ROWS = StructType(
     ]
 )
 roots = itertools.count()
+
+
+def scripted_log() -> Any:
+    """The fixture ``log`` of a module: a log on a store whose answers can be scripted, which all
+    parts of the sink open."""
+
+    @pytest.fixture(name="log")
+    def made(monkeypatch):
+        log = Log(ScriptedStore(f"sink-{next(roots)}"), quick_env())
+        for module in (open_logs, commit, sink_task, plan):
+            monkeypatch.setattr(module, "open_log", lambda place: log)
+        log.create_topic("t", partitions=4, config={"retention.ms": -1})
+        return log
+
+    return made
 
 
 class FakeContext:

@@ -20,16 +20,12 @@ from pyspark_offsetlog.schema import source_schema
 from pyspark_offsetlog.source import stream
 from pyspark_offsetlog.source.stream import OffsetLogStreamReader
 from tests.servers.process import ROOT
-from tests.spark_plugin.unit.engine import fill, fresh_root
+from tests.spark_plugin.unit.engine import fill
 from tests.spark_plugin.unit.query_tools import log_of_orders
 
 LINES = "offsetlog works with Spark 4.0, 4.1, 4.2 and 4.3"
+pytestmark = pytest.mark.root_in("memory")
 log = log_of_orders(partitions=1)
-
-
-@pytest.fixture
-def root() -> str:
-    return fresh_root()
 
 
 def initial() -> dict[str, Any]:

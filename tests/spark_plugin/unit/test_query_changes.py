@@ -15,6 +15,7 @@ from offsetlog.errors import (
 from tests.spark_plugin.unit.engine import Checkpoint, Engine, at, fill
 from tests.spark_plugin.unit.query_tools import earliest, log_of_orders
 
+pytestmark = pytest.mark.root_in("memory")
 log = log_of_orders(partitions=3)
 
 

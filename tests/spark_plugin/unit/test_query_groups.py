@@ -13,9 +13,9 @@ from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.source import group_owner as ownership
 from tests.spark_plugin.unit.engine import Engine, at, fill, fresh_root
 from tests.spark_plugin.unit.group_tools import GROUP, committed, group_of, until
-from tests.spark_plugin.unit.query_tools import ON_MEMORY_AND_DISK, log_of_orders
+from tests.spark_plugin.unit.query_tools import log_of_orders
 
-pytestmark = ON_MEMORY_AND_DISK
+pytestmark = pytest.mark.root_in("memory", "local")
 log = log_of_orders(partitions=2)
 
 

@@ -13,6 +13,7 @@ from pyspark_offsetlog.source.group_owner import GroupOwner
 from tests.spark_plugin.unit.engine import Engine, at, fill, fresh_root
 from tests.spark_plugin.unit.query_tools import earliest, log_of_orders
 
+pytestmark = pytest.mark.root_in("memory")
 log = log_of_orders(partitions=3)
 
 

@@ -21,9 +21,12 @@ from tests.spark_plugin.unit.sink_tools import (
     by_column,
     entries,
     roots,
+    scripted_log,
     stream,
     values,
 )
+
+log = scripted_log()
 
 
 def test_a_micro_batch_counts_once_whatever_is_run_again(log, task):

@@ -15,7 +15,17 @@ from pyspark_offsetlog.sink import plan as sink_plan
 from pyspark_offsetlog.sink import task as sink_task
 from pyspark_offsetlog.sink.writers import BatchWriter
 from tests.engine.scripted import quick_env
-from tests.spark_plugin.unit.sink_tools import ROWS, batch, by_column, entries, stream, values
+from tests.spark_plugin.unit.sink_tools import (
+    ROWS,
+    batch,
+    by_column,
+    entries,
+    scripted_log,
+    stream,
+    values,
+)
+
+log = scripted_log()
 
 
 @pytest.fixture

@@ -19,11 +19,9 @@ from tests.spark_plugin.unit.engine import TARGET
 PARTITIONS = 6
 
 
-@pytest.fixture
-def log(tmp_path):
-    with offsetlog.open(str(tmp_path)) as log:
-        log.create_topic("orders", partitions=PARTITIONS)
-        yield log
+@pytest.fixture(autouse=True)
+def orders(log):
+    log.create_topic("orders", partitions=PARTITIONS)
 
 
 def send(log, times, each=1, size=10):

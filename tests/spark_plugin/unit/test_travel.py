@@ -41,10 +41,10 @@ def _travellers(root: str) -> list[Any]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> str:
-    with offsetlog.open(str(tmp_path / "log")) as log:
+def root(root: Path) -> str:
+    with offsetlog.open(str(root)) as log:
         log.create_topic("orders")
-    return str(tmp_path / "log")
+    return str(root)
 
 
 def test_where_all_is_there_it_arrives(root: str) -> None:

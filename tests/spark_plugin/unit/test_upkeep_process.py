@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-import offsetlog
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.options.check import sink_options
 from pyspark_offsetlog.options.spec import LogAddress
@@ -33,12 +32,10 @@ def own_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.fixture
-def log(tmp_path: Path) -> Any:
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("orders")
-        fill(log)
-        yield log
+@pytest.fixture(autouse=True)
+def orders(log: Any) -> None:
+    log.create_topic("orders")
+    fill(log)
 
 
 def fill(log: Any) -> None:

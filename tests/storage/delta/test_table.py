@@ -38,13 +38,11 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def log(tmp_path):
-    with offsetlog.open(str(tmp_path / "log")) as log:
-        log.create_topic("orders", partitions=2)
-        with log.producer() as producer:
-            for n in range(10):
-                producer.send("orders", b"%d" % n, partition=n % 2)
-        yield log
+def log(log, orders):
+    with log.producer() as producer:
+        for n in range(10):
+            producer.send("orders", b"%d" % n, partition=n % 2)
+    return log
 
 
 def commit(log, group="billing"):
