@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.request import urlopen
@@ -25,6 +24,7 @@ from offsetlog.demo.program import DemoFailed
 from offsetlog.demo.reckoning import Finding, findings, money, take_reading
 from offsetlog.demo.stage import Stage
 from tests.cli.shell import PROGRAM, environment, offsetlog
+from tests.waiting import until
 
 
 def processes_of(place: Path) -> list[str]:
@@ -123,10 +123,7 @@ def test_its_processes_end_with_it(place):
             assert process.poll() is None
         process.kill()
         process.communicate()
-    ends_at = time.monotonic() + 30
-    while processes_of(place) and time.monotonic() < ends_at:
-        time.sleep(0.1)
-    assert processes_of(place) == []
+    until(lambda: processes_of(place) == [], 30)
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from offsetlog.cli import consume
 from tests.cli.shell import PROGRAM, environment, offsetlog
+from tests.waiting import until
 
 LIGHT = """
 import sys
@@ -28,13 +28,6 @@ def start(*words, **about):
     about.setdefault("stdout", subprocess.PIPE)
     about.setdefault("stderr", subprocess.PIPE)
     return subprocess.Popen([*PROGRAM, *words], env=environment(), **about)
-
-
-def wait_for(what, seconds=20.0):
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["consume", "--help"], ["--version"]])
@@ -97,7 +90,7 @@ def test_from_one_topic_to_another(orders):
 def test_follow_prints_what_comes_and_ends_quietly_at_ctrl_c(orders):
     with start("consume", "orders", "--follow", "--from", "latest") as tail:
         # It is at the end once it has printed the first record that was sent behind its start.
-        wait_for(
+        until(
             lambda: (
                 _said_something(tail) or offsetlog("produce", "orders", stdin=b"hello\n") is None
             )

@@ -11,6 +11,7 @@ import pytest
 import offsetlog
 from offsetlog.client import running_pages
 from tests.page.conftest import HOSTILE, fill
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -48,22 +49,12 @@ def test_it_names_the_pages_that_run(tmp_path: Path, notes: Path) -> None:
     with offsetlog.open(str(tmp_path / "log")) as log:
         fill(log)
         with PageServer(log, port=0, allow_changes=True) as server:
-            [note] = wait_for(notes)
+            [note] = until(lambda: list(notes.glob("*.json")))
             assert note.stat().st_mode & 0o777 == 0o600
             picture = log.page()
             assert picture.addresses == (server.url,) and server.url in picture._repr_html_()
             assert "token" not in note.read_text() + picture._repr_html_()
         assert log.page().addresses == () and not list(notes.iterdir())
-
-
-def wait_for(folder: Path) -> list[Path]:
-    import time
-
-    for _ in range(200):
-        if folder.exists() and list(folder.glob("*.json")):
-            return list(folder.glob("*.json"))
-        time.sleep(0.02)
-    raise AssertionError("no note")
 
 
 def test_notes_that_say_nothing_are_passed_over(notes: Path, monkeypatch) -> None:

@@ -22,6 +22,7 @@ from offsetlog.metrics.otlp import Collector
 from tests.cli.shell import PROGRAM, environment
 from tests.cli.shell import offsetlog as command
 from tests.metrics.scrapes import Series, committed, parsed, written
+from tests.waiting import until
 
 
 class Receiver(ThreadingHTTPServer):
@@ -37,10 +38,7 @@ class Receiver(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def wait_for(self, count: int) -> None:
-        until = time.monotonic() + 20
-        while len(self.requests) < count:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: len(self.requests) >= count, 20)
 
 
 class _Handler(BaseHTTPRequestHandler):

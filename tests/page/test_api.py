@@ -33,6 +33,7 @@ from tests.page.conftest import HOSTILE, fill
 from tests.page.server import Client, token_of
 from tests.pages import ROOT, blocks, moved
 from tests.pages import run as run_program
+from tests.waiting import until
 
 pytestmark = pytest.mark.root_in("memory")
 
@@ -557,10 +558,7 @@ def test_a_connection_without_a_request_ends(log, monkeypatch, sent) -> None:
         idle = [socket.create_connection(address, timeout=10) for _ in range(30)]
         for connection in idle:
             connection.sendall(sent)
-        until = time.monotonic() + 10
-        while (status := Client(server).get("/api/topics").status) == 503:
-            assert time.monotonic() < until
-        assert status == 200
+        until(lambda: Client(server).get("/api/topics").status == 200, 10)
         for connection in idle:
             with suppress(ConnectionError):
                 while connection.recv(65536):
@@ -586,10 +584,7 @@ def reading_slowly(log, monkeypatch, path: str, clients: int = 10) -> Iterator[t
             connection.connect(server._socket.getsockname()[:2])
             connection.sendall(f"GET /{path} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
             slow.append(connection)
-        until = time.monotonic() + 30
-        while state.total_requests < clients:
-            assert time.monotonic() < until
-            time.sleep(0.01)
+        until(lambda: state.total_requests >= clients)
         yield state.connections, slow
 
 
@@ -599,10 +594,7 @@ LONG = "api/topics/hostile/records?partition=0&offset=4&limit=1&whole=true"
 @pytest.mark.parametrize("path", ["style.css", LONG], ids=["is closing", "goes on"])
 def test_a_connection_whose_answer_is_not_read_ends(log, monkeypatch, path) -> None:
     with reading_slowly(log, monkeypatch, path) as (connections, slow):
-        until = time.monotonic() + 30
-        while connections:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        until(lambda: not connections)
         with suppress(ConnectionError):
             assert len(slow[0].recv(1_000_000, socket.MSG_WAITALL)) < 500_000
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 import offsetlog
 from offsetlog.environment import delta_jar, version_of
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
+from tests.waiting import until
 
 since_4_2 = pytest.mark.skipif(
     not STARTS_ARE_GIVEN, reason="availableNow is a single batch before Spark 4.2"
@@ -25,15 +25,6 @@ with_delta = pytest.mark.skipif(
     reason="there is no Delta for this Spark",
 )
 COLUMNS = ("topic", "partition", "offset", "value")
-
-
-def until(condition: Callable[[], Any], longest: float = 60.0) -> Any:
-    """What the condition comes to once it is true."""
-    end = time.monotonic() + longest
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.02)
-    return found
 
 
 def fill(log: Any, topic: str, counts: dict[int, int], **more: Any) -> None:
@@ -106,12 +97,8 @@ class Live:
     def rows(self) -> list[Any]:
         return [row for batch in sorted(self.batches) for row in self.batches[batch]]
 
-    def ready(self) -> Live:
-        """The query has looked where it starts."""
-        self.query.processAllAvailable()
-        return self
-
     def drained(self) -> Live:
+        """The query has looked where it starts, and read all that is there."""
         self.query.processAllAvailable()
         return self
 

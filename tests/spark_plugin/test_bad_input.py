@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import fill, opened, source, until
+from tests.spark_plugin.live import fill, opened, source
+from tests.waiting import until
 
 
 @pytest.fixture(scope="module")

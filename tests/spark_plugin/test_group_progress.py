@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import Live, fill, lags, places, until
+from tests.spark_plugin.live import Live, fill, lags, places
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("orders")
 
@@ -41,7 +42,7 @@ def test_a_running_query_commits_its_last_batch_too(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
     with Live(spark, root, tmp_path / "c", **GROUP) as live:
-        live.ready()
+        live.drained()
         for count in (3, 4):
             fill(log, "orders", {0: count})
             until(lambda: lags(log).get(("orders", 0)) == 0)
@@ -54,7 +55,7 @@ def test_a_query_that_was_stopped_owns_its_group_no_more(
 ) -> None:
     fill(log, "orders", {0: 3})
     with Live(spark, root, tmp_path / "c", **GROUP) as live:
-        live.ready()
+        live.drained()
         until(lambda: lags(log).get(("orders", 0)) == 0)
         [member] = log.group("g").describe().members
         assert member.client.startswith("spark-")

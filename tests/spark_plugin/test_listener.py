@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from offsetlog.metrics import Metrics
 from pyspark_offsetlog.about.lag_report import HEAD
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
 from tests.metrics.scrapes import parsed, value
+from tests.waiting import until
 
 # Before Spark 4.2 a query of availableNow has a single batch, so another one is stopped by hand.
 TRIGGER: dict[str, Any] = (
@@ -84,7 +84,7 @@ def test_metrics_have_the_queries_that_run(
     quiet = offsetlog.spark.watch_lag(spark, metrics=Metrics())
     try:
         _ended(_query(spark, log, tmp_path, "scraped", maxOffsetsPerTrigger=20), watch)
-        _until(lambda: not metrics.reports)
+        until(lambda: not metrics.reports)
     finally:
         quiet.stop()
         watch.stop()
@@ -143,7 +143,7 @@ def test_a_slow_callback_does_not_hold_the_query_up(spark: Any, log: Any, tmp_pa
         query = _query(spark, log, tmp_path, "hurrying", maxOffsetsPerTrigger=10)
         assert query.awaitTermination(60), "the query waited for its listener"
         assert not watch.wait(0.1)
-        _until(lambda: len(seen) == 1)
+        until(lambda: len(seen) == 1)
         let_go.set()
         assert watch.wait(20)
     finally:
@@ -161,7 +161,7 @@ def test_other_sources_are_none_of_its_business(spark: Any, tmp_path: Path) -> N
             .writeStream.format("noop").option("checkpointLocation", str(tmp_path / "rate"))
             .start()
         )  # fmt: skip
-        _until(lambda: query.lastProgress is not None)
+        until(lambda: query.lastProgress is not None)
         query.stop()
         assert watch.wait(20)
     finally:
@@ -185,10 +185,3 @@ def test_without_the_options_records_are_known(
     assert blind.history[0].lag.total == (20, None, None)
     assert told.history[0].lag.total.records == 20
     assert told.history[0].lag.total.bytes >= 200
-
-
-def _until(true: Any, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it did not come to be"
-        time.sleep(0.05)

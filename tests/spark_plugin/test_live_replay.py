@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, until, wal
+from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, wal
+from tests.waiting import until
 
 NOW = {"availableNow": True}
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}

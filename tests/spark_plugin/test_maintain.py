@@ -10,7 +10,7 @@ import pytest
 
 import offsetlog
 import offsetlog.spark
-from tests.spark_plugin.live import until
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 import offsetlog
 from tests.servers.process import Place
-from tests.spark_plugin.live import until
 from tests.spark_plugin.story import EXPECTED, story
+from tests.waiting import until
 
 
 def test_the_story(spark: Any, seaweedfs: Place, tmp_path: Path) -> None:

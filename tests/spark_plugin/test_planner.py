@@ -9,7 +9,7 @@ import pytest
 
 import offsetlog
 from offsetlog.environment import spark_jar
-from tests.spark_plugin.live import until
+from tests.waiting import until
 
 
 def planners() -> dict[int, list[int]]:

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import offsetlog
-from tests.spark_plugin.live import until
 from tests.spark_plugin.sink_driver import ROWS
 from tests.spark_plugin.written import records
+from tests.waiting import until
 
 KILLS = int(os.environ.get("OFFSETLOG_SINK_KILLS", "3"))
 SECONDS = float(os.environ.get("OFFSETLOG_SINK_SECONDS", "45"))

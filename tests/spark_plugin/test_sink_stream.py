@@ -11,8 +11,9 @@ from pyspark.sql import functions as sql
 
 import offsetlog
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
-from tests.spark_plugin.live import lose_commit, until
+from tests.spark_plugin.live import lose_commit
 from tests.spark_plugin.written import records, values, write
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("tasks_in")
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from tests.spark_plugin.live import fill, lags, opened, until
+from tests.spark_plugin.live import fill, lags, opened
+from tests.waiting import until
 
 SECONDS = float(os.environ.get("OFFSETLOG_SPARK_CRASH_SECONDS", "40"))
 SEED = int(os.environ.get("OFFSETLOG_SEED", str(random.randrange(10**6))))

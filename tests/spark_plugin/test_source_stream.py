@@ -9,18 +9,9 @@ from typing import Any
 import pytest
 
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
-from tests.spark_plugin.live import (
-    Live,
-    fill,
-    lags,
-    lose_commit,
-    places,
-    since_4_2,
-    source,
-    until,
-    wal,
-)
+from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, since_4_2, source, wal
 from tests.spark_plugin.story import run_to_the_end
+from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("tasks_in")
 
@@ -44,7 +35,7 @@ def test_latest_reads_what_comes_and_goes_on_after_a_restart(
     fill(log, "orders", {0: 3})
     checkpoint = tmp_path / "checkpoint"
     with Live(spark, root, checkpoint, subscribe="orders") as live:
-        live.ready()
+        live.drained()
         fill(log, "orders", {0: 2, 1: 1})
         live.wait_for(3)
         fill(log, "orders", {2: 2})
@@ -136,7 +127,7 @@ def test_new_partitions_and_topics_while_it_runs(
 ) -> None:
     log.create_topic("payments")
     with Live(spark, root, tmp_path / "c", subscribePattern="orders") as live:
-        live.ready()
+        live.drained()
         fill(log, "orders", {1: 1})
         fill(log, "payments", {0: 3})
         live.wait_for(1)
@@ -330,7 +321,7 @@ def test_the_first_batch_run_again(
     given = {"subscribe": "orders", "startingOffsets": start}
     with Live(spark, root, checkpoint, **given) as live:
         if start == "latest":
-            live.ready()
+            live.drained()
             fill(log, "orders", {0: 2, 1: 1})
         live.wait_for(2)
         live.drained()
@@ -446,6 +437,6 @@ def test_a_stream_of_nothing_stops_at_once(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
     with Live(spark, root, tmp_path / "c", **EARLIEST) as live:
-        live.ready()
+        live.drained()
     assert live.rows == []
     assert live.query.exception() is None

@@ -15,6 +15,7 @@ import pytest
 from offsetlog.storage import open_store
 from tests.servers import latency_s3, seaweedfs
 from tests.servers.process import ROOT, Server, free_port, listens
+from tests.waiting import until
 
 
 def _alive(pid: int) -> bool:
@@ -22,13 +23,6 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-def _gone(pid: int, seconds: float = 10) -> bool:
-    deadline = time.monotonic() + seconds
-    while _alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    return not _alive(pid)
 
 
 def test_a_stopped_server_leaves_nothing() -> None:
@@ -39,7 +33,7 @@ def test_a_stopped_server_leaves_nothing() -> None:
     assert folder.exists()
     server.stop()
     server.stop()
-    assert _gone(pid)
+    until(lambda: not _alive(pid), 10)
     assert not listens(port)
     assert not folder.exists()
 
@@ -96,11 +90,7 @@ def test_a_server_ends_with_the_tests_that_were_killed(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
     owner.send_signal(signal.SIGKILL)
     owner.communicate()
-    deadline = time.monotonic() + 10
-    while (listens(port) or list(tmp_path.iterdir())) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not listens(port)
-    assert list(tmp_path.iterdir()) == []
+    until(lambda: not listens(port) and not list(tmp_path.iterdir()), 10)
 
 
 @pytest.mark.alone

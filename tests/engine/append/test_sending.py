@@ -29,6 +29,7 @@ from offsetlog.storage.memory import MemoryStore
 from tests.engine.append.test_sequences import values
 from tests.engine.scripted import ScriptedStore, fresh_root
 from tests.generators.interrupts import Interrupt
+from tests.waiting import until
 
 pytestmark = pytest.mark.root_in("local", "memory")
 
@@ -403,10 +404,7 @@ def test_a_snapshot_that_cannot_be_made_does_not_end_the_thread_that_writes(log,
             time.sleep(0.05)
         assert log.group_commit("t")._thread.is_alive()
         last = producer.send("t", b"last")
-        deadline = time.monotonic() + 5
-        while not last.done() and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert last.done(), "nobody writes what is not waited for"
+        until(last.done, 5)  # Nobody waits for it.
     log.close()
 
 
@@ -420,10 +418,7 @@ def test_a_thread_that_died_is_replaced(log):
     dead.join()
     appender._thread = dead
     future = producer.send("t", b"two")
-    deadline = time.monotonic() + 5
-    while not future.done() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert future.done()
+    until(future.done, 5)
     assert appender._thread is not dead
 
 
@@ -435,10 +430,7 @@ def test_a_thread_that_could_not_be_started_is_started_again(log, monkeypatch):
         with pytest.raises(StorageError, match="can't be started: .*This record was not taken"):
             producer.send("t", b"one")
     future = producer.send("t", b"two")
-    deadline = time.monotonic() + 5
-    while not future.done() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert future.done()
+    until(future.done, 5)
     assert values(log) == [b"two"]
 
 
@@ -710,11 +702,8 @@ def test_a_thread_with_nothing_to_do_ends(log, monkeypatch):
     producer, others = log.producer(), threading.enumerate()
     for value in (b"one", b"two"):
         future = producer.send("t", value)
-        deadline = time.monotonic() + 10
-        while (not future.done() or writing_threads(others)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert future.done()
-        assert not writing_threads(others)
+        until(future.done, 10)
+        until(lambda: not writing_threads(others), 10)
 
 
 class Served:
@@ -750,13 +739,6 @@ def test_a_topic_that_waits_gets_the_next_thread_however_it_ends(dies, monkeypat
     thread.join(10)
 
 
-def done_within(future, seconds):
-    deadline = time.monotonic() + seconds
-    while not future.done() and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return future.done()
-
-
 def test_a_busy_topic_does_not_keep_its_thread_from_the_others(log):
     """The other one's records were not written before the busy sender paused."""
     log._topics._threads._most = 1
@@ -773,9 +755,9 @@ def test_a_busy_topic_does_not_keep_its_thread_from_the_others(log):
     feeder = threading.Thread(target=keep_busy)
     feeder.start()
     try:
-        assert done_within(busy.send("busy", b"x"), 10)
-        assert done_within(other.send("other", b"y"), 15)
-        assert done_within(busy.send("busy", b"x"), 15)
+        until(busy.send("busy", b"x").done, 10)
+        until(other.send("other", b"y").done, 15)
+        until(busy.send("busy", b"x").done, 15)
     finally:
         stop.set()
         feeder.join()
@@ -788,7 +770,7 @@ def test_a_topic_that_lingers_does_not_keep_its_thread_from_the_others(log):
     slow, other = log.producer(linger_ms=20_000), log.producer()
     future = slow.send("lingers", b"x")
     time.sleep(0.01)
-    assert done_within(other.send("other", b"y"), 15)
+    until(other.send("other", b"y").done, 15)
     assert not future.done()
     slow.flush(timeout=60)
     assert future.done()
@@ -800,10 +782,10 @@ def test_a_thread_that_went_idle_before_all_were_busy_serves_who_waits(log):
     for name in ("idle", "lingers", "other"):
         log.create_topic(name)
     slow, other = log.producer(linger_ms=20_000), log.producer()
-    assert done_within(other.send("idle", b"x"), 10)
+    until(other.send("idle", b"x").done, 10)
     time.sleep(0.05)
     slow.send("lingers", b"x")
-    assert done_within(other.send("other", b"y"), 4)
+    until(other.send("other", b"y").done, 4)
 
 
 def test_a_topic_whose_turn_came_when_no_thread_could_be_started_is_served_later(monkeypatch):

@@ -16,6 +16,7 @@ from offsetlog.storage.memory import MemoryStore
 from tests.engine.append.test_sending import full_log
 from tests.engine.append.test_sequences import values
 from tests.engine.scripted import fresh_root
+from tests.waiting import until
 
 pytestmark = pytest.mark.root_in("local", "memory")
 
@@ -107,9 +108,7 @@ def test_a_callback_that_waits_gets_an_error_and_nothing_hangs(
     worker.start()
     worker.join(SOON)
     assert not worker.is_alive(), "it waits for itself"
-    deadline = time.monotonic() + SOON  # The records are done before their callbacks are called.
-    while not told and time.monotonic() < deadline:
-        time.sleep(0.005)
+    until(lambda: told, SOON)  # The records are done before their callbacks are called.
     assert "A callback of records can't wait" in str(told[0])
     # What it sent is written all the same, and a wait outside of callbacks is one.
     with log.producer() as another:

@@ -14,6 +14,7 @@ from pathlib import Path
 import offsetlog
 from offsetlog.storage import open_store
 from offsetlog.storage.offsets.open import open_offsets
+from tests.waiting import until
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 FIGHT_SECONDS = float(os.environ.get("OFFSETLOG_FIGHT_SECONDS", "15"))
@@ -49,14 +50,6 @@ def journal(root: Path, name: str) -> list[dict]:
     return out
 
 
-def wait_for(what, seconds=30.0):
-    deadline = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found
-
-
 def test_eight_processes_fight_for_one_group(tmp_path):
     """Killed, stopped, leaving, and racing for every version: no position is lost or goes back,
     and everything below a position was given to somebody."""
@@ -71,8 +64,8 @@ def test_eight_processes_fight_for_one_group(tmp_path):
         for i, name in enumerate(names)
     }
     stopped = killed = 0
-    wait_for(lambda: len([n for n in names if (tmp_path / n).exists()]) == 8, 60)
-    wait_for(lambda: len(log.offsets_table.look().group("fight").members) >= 6, 60)
+    until(lambda: len([n for n in names if (tmp_path / n).exists()]) == 8, 60)
+    until(lambda: len(log.offsets_table.look().group("fight").members) >= 6, 60)
     deadline = time.monotonic() + FIGHT_SECONDS
     with log.producer() as producer:
         while time.monotonic() < deadline:
@@ -147,12 +140,12 @@ def test_takeover_after_a_sigkill_within_the_session_timeout_and_a_second(tmp_pa
     first = start(root, "first", settings=settings, commits=1.0)
     second = start(root, "second", settings=settings, commits=1.0)
     try:
-        wait_for(lambda: log.group("fight").state() == "Stable"
+        until(lambda: log.group("fight").state() == "Stable"
                  and len(log.group("fight").members()) == 2)  # fmt: skip
         with log.producer() as producer:
             for n in range(400):
                 producer.send("orders", b"x", partition=n % 4)
-        wait_for(lambda: sum(log.group("fight").lag().values()) == 0
+        until(lambda: sum(log.group("fight").lag().values()) == 0
                  and len(log.group("fight").lag()) == 4)  # fmt: skip
         first.send_signal(signal.SIGKILL)
         at = time.time()
@@ -160,7 +153,7 @@ def test_takeover_after_a_sigkill_within_the_session_timeout_and_a_second(tmp_pa
         with log.producer() as producer:
             for n in range(400):
                 producer.send("orders", b"y", partition=n % 4)
-        wait_for(lambda: sum(log.group("fight").lag().values()) == 0)
+        until(lambda: sum(log.group("fight").lag().values()) == 0)
         taken = [
             line["at"] for line in journal(root, "second") if "has" in line and line["at"] > at
         ]

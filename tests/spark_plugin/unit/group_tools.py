@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group__id": "g"}
-
-
-def until(condition: Callable[[], object], longest: float = 10.0) -> None:
-    end = time.monotonic() + longest
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def committed(log: Any, group: str = "g") -> dict[tuple[str, int], int]:

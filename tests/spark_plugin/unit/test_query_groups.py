@@ -12,8 +12,9 @@ from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.source import group_owner as ownership
 from tests.spark_plugin.unit.engine import Engine, at, fill, fresh_root
-from tests.spark_plugin.unit.group_tools import GROUP, committed, group_of, until
+from tests.spark_plugin.unit.group_tools import GROUP, committed, group_of
 from tests.spark_plugin.unit.query_tools import log_of_orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.root_in("memory", "local")
 log = log_of_orders(partitions=2)

@@ -13,8 +13,9 @@ from offsetlog.format.names import ROOT_FILE
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from tests.spark_plugin.unit.engine import Checkpoint, at, fill, fresh_root
-from tests.spark_plugin.unit.group_tools import GROUP, commit_by_hand, committed, reset, until
+from tests.spark_plugin.unit.group_tools import GROUP, commit_by_hand, committed, reset
 from tests.spark_plugin.unit.query_tools import log_of_orders
+from tests.waiting import until
 
 pytestmark = pytest.mark.root_in("memory", "local")
 log = log_of_orders(partitions=2)
