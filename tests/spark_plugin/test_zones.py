@@ -1,0 +1,48 @@
+"""Spark's tests run where a JVM that takes times for its own zone's is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.spark_plugin import zones
+
+IN_1850 = -3_786_825_600_000_000
+"""The first of January, in microseconds."""
+
+
+@pytest.mark.every_line
+def test_the_jvm_is_in_the_zone_of_the_run(spark: Any) -> None:
+    zone = spark._jvm.java.util.TimeZone.getDefault().getID()
+    assert zone == zones.choose()
+    assert zone not in ("UTC", spark.conf.get("spark.sql.session.timeZone"))
+
+
+@pytest.mark.every_line
+def test_each_zone_shows_times_that_go_through_javas_old_calendar(spark: Any) -> None:
+    """By seconds before 1900, and not at all in UTC."""
+    times = spark._jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
+    zone = spark._jvm.java.util.TimeZone
+    chosen, off = zone.getDefault(), {}
+    try:
+        for name in ("UTC", *zones.ZONES):
+            zone.setDefault(zone.getTimeZone(name))
+            java = times.toJavaTimestamp(IN_1850).getTime() * 1000
+            off[name] = (java - IN_1850) // 1_000_000
+    finally:
+        zone.setDefault(chosen)
+    assert off.pop("UTC") == 0
+    assert all(off.values()) and len(off) == len(zones.ZONES), off
+
+
+def test_days_take_turns_and_the_environment_chooses() -> None:
+    environment = {zones.OPTIONS: "-Xss4m"}
+    assert zones.choose(environment) in zones.ZONES
+    assert environment == {
+        zones.VARIABLE: zones.choose(environment),
+        zones.OPTIONS: f"-Xss4m -Duser.timezone={environment[zones.VARIABLE]}",
+    }
+    assert zones.choose({zones.VARIABLE: "Asia/Tokyo"}) == "Asia/Tokyo"
+    with pytest.raises(pytest.UsageError, match="Mars/Olympus is no time zone"):
+        zones.choose({zones.VARIABLE: "Mars/Olympus"})
