@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-import offsetlog
 from offsetlog.environment import spark_jar
 from tests.waiting import until
 
@@ -31,29 +31,65 @@ def planners() -> dict[int, list[int]]:
     }
 
 
-def test_each_query_gets_a_fork_of_one_server(spark: Any, tmp_path: Path) -> None:
-    """It ends with its query; the server stays for the next one."""
+@pytest.fixture
+def frame(spark: Any, log: Any, orders: Any) -> Any:
     jar = spark_jar(spark.version)
     if jar.path is None:
         pytest.skip(f"no jar for the JVM: {jar.reason}")
-    root = tmp_path / "log"
-    with offsetlog.open(str(root)) as log, log.producer() as producer:
-        log.create_topic("t")
-        producer.send("t", b"x")
-    frame = spark.readStream.format("offsetlog").option("subscribe", "t").load(str(root))
+    with log.producer() as producer:
+        producer.send("orders", b"x")
+    return spark.readStream.format("offsetlog").option("subscribe", "orders").load(log.url)
+
+
+def started(frame: Any, checkpoint: Path) -> Any:
+    """A query that has had its first batch."""
+    writer = frame.writeStream.format("noop")
+    query = writer.option("checkpointLocation", str(checkpoint)).start()
+    query.processAllAvailable()
+    return query
+
+
+def of_session(spark: Any) -> dict[int, list[int]]:
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
+    return {
+        server: forked
+        for server, forked in planners().items()
+        if Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1] == str(java)
+    }
+
+
+def test_each_query_gets_a_fork_of_one_server(spark: Any, frame: Any, tmp_path: Path) -> None:
+    """It ends with its query; the server stays for the next one."""
     seen = []
     for number in range(2):
-        writer = frame.writeStream.format("noop")
-        query = writer.option("checkpointLocation", str(tmp_path / f"c{number}")).start()
-        until(lambda: query.lastProgress is not None)  # noqa: B023 - it is called at once
-        mine = {
-            server: forked
-            for server, forked in planners().items()
-            if Path(f"/proc/{server}/stat").read_text().rpartition(")")[2].split()[1] == str(java)
-        }
-        [(server, [planner])] = mine.items()
+        query = started(frame, tmp_path / f"c{number}")
+        [(server, [planner])] = of_session(spark).items()
         seen.append((server, planner))
         query.stop()
-        until(lambda: not planners()[server])  # noqa: B023
+        until(lambda: not planners()[server])  # noqa: B023 - it is called at once
     assert seen[0][0] == seen[1][0] and seen[0][1] != seen[1][1]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=StreamingQueryException,
+    reason="the launcher of planners is not looked at again: once a cleaner of the temporary "
+    "folder took it, Spark can't run it, and no stream of the session starts any more",
+)
+def test_streams_start_when_the_temporary_folder_was_cleaned(
+    spark: Any, frame: Any, tmp_path: Path
+) -> None:
+    started(frame, tmp_path / "before").stop()
+    launchers = {
+        Path(word.decode()).parent
+        for server in of_session(spark)
+        for word in Path(f"/proc/{server}/cmdline").read_bytes().split(b"\0")
+        if word.endswith(b"/planners")
+    }
+    assert launchers
+    gone = [folder.rename(f"{folder}-gone") for folder in launchers]
+    try:
+        started(frame, tmp_path / "after").stop()
+    finally:  # The other tests of this session have a launcher again.
+        for folder in gone:
+            folder.rename(str(folder).removesuffix("-gone"))
