@@ -79,8 +79,9 @@ def list_(session: CliSession) -> None:
 def describe(session: CliSession, group: str, members: bool, state: bool) -> None:
     """Show how far a group has read, and how far behind it is.
 
-    CURRENT-OFFSET is the next offset that the group reads. LAG counts records; LAG-SECONDS is the
-    age of the oldest record that is not committed. Partitions without a commit are left out.
+    CURRENT-OFFSET is the next offset that the group reads, LAG counts records, and LAG-SECONDS is
+    the age of the oldest record that is not committed. Where a member has committed nothing yet,
+    CURRENT-OFFSET is '-' and LAG counts from where it begins; '-' if that is not known (latest).
     """
     if members and state:
         raise InvalidRequestError("--members and --state don't go together.", "Use one of them.")
@@ -115,7 +116,7 @@ def _print_lag(info: GroupInfo) -> None:
                 info.name,
                 line.topic,
                 line.partition,
-                line.committed,
+                "-" if line.committed is None else line.committed,
                 "-" if line.end is None else line.end,
                 "-" if line.records is None else line.records,
                 line.member or "-",

@@ -20,7 +20,7 @@ from offsetlog.client.notebook_html import GroupInfo, LagTable, MemberInfo, Rese
 from offsetlog.client.rules import RESET, SCENARIO, TOPIC_AND_PARTITIONS
 from offsetlog.core.group.decide import Refused, decide
 from offsetlog.core.group.facts import OffsetAndMetadata, Partition, TopicView
-from offsetlog.core.group.lag import Lag, group_lag, reading_from, total
+from offsetlog.core.group.lag import Lag, group_lag, reading_from, topics_of, total
 from offsetlog.core.group.refusal import unknown_group
 from offsetlog.core.group.requests import (
     DeleteGroupRequest,
@@ -78,14 +78,16 @@ class Group:
         }
 
     def lag(self) -> LagTable:
-        """The records of each partition that are not committed yet."""
+        """The records of each partition that are not committed yet: of those in which the group
+        has a position, and of all that its members read. None: there is no commit yet, and it is
+        not known where reading begins (``auto_offset_reset="latest"``)."""
         return self.describe().lag
 
     def describe(self) -> GroupInfo:
         """State, members, and for each partition its position and lag in records, bytes and
         seconds (the age of the oldest record that is not committed)."""
         group = self._state()
-        spans = spans_of(states_of(self._host, {topic for topic, _ in group.positions}))
+        spans = spans_of(states_of(self._host, topics_of(group)))
         backlogs = {p: backlog(self._host, p, at) for p, at in reading_from(group, spans).items()}
         return group_info(group, group_lag(group, spans, backlogs, self._host.env.now_ms()))
 

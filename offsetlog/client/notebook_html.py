@@ -35,15 +35,16 @@ class MemberInfo(NamedTuple):
         return {**self._asdict(), "partitions": [list(p) for p in self.partitions]}
 
 
-class LagTable(dict[TopicPartition, int]):
-    """Records behind, by partition. ``lines`` has more, ``total`` the sums."""
+class LagTable(dict[TopicPartition, int | None]):
+    """Records behind, by partition; None: there is no commit yet, and where reading begins is not
+    known. ``lines`` has more, ``total`` the sums."""
 
     def __init__(self, lines: Sequence[Lag], total: Total) -> None:
         super().__init__(
             {
                 TopicPartition(line.topic, line.partition): line.records
                 for line in lines
-                if line.records is not None
+                if line.end is not None
             }
         )
         self.lines = tuple(lines)

@@ -10,6 +10,7 @@ Invariants:
 from __future__ import annotations
 
 import datetime as dt
+from math import inf
 from typing import NamedTuple
 
 from offsetlog.client.name_list import bar, html_table
@@ -65,19 +66,24 @@ class PagePicture(NamedTuple):
         return html_table(("topic", "partitions", "records", "bytes", ""), rows) + rest
 
     def _groups(self) -> str:
-        groups = sorted(self.overview.groups, key=lambda group: -group.total.records)
+        groups = sorted(self.overview.groups, key=lambda group: -_behind(group))
         if not groups:
             return ""
-        greatest = groups[0].total.records
+        greatest = max(group.total.records or 0 for group in groups)
         rows = [_group_row(group, greatest) for group in groups[:SHOWN]]
         names = ("group", "state", "members", "lag", "bytes", "seconds", "")
         return html_table(names, rows) + _rest(len(groups), "groups")
 
 
+def _behind(group: GroupInfo) -> float:
+    """What is not known comes first."""
+    return inf if group.total.records is None else group.total.records
+
+
 def _group_row(group: GroupInfo, greatest: int) -> tuple[object, ...]:
     total = group.total
     members = len(group.members)
-    return (group.name, group.state, members, *total, bar(total.records, greatest))
+    return (group.name, group.state, members, *total, bar(total.records or 0, greatest))
 
 
 def _rest(count: int, what: str) -> str:

@@ -125,7 +125,7 @@ class Stage:
         partitions = []
         for number, end in sorted(self.log.topic(TOPIC).end_offsets().items()):
             line = lines.get(number)
-            committed = line.committed if line else 0
+            committed = (line and line.committed) or 0
             # A member's name begins with its client's; user, host and an id follow.
             reader = re.sub(r"-([^-]*@.*|[0-9a-f]{8,})$", "", (line and line.member) or "")
             partitions.append(PartitionStatus(number, end, committed, end - committed, reader))

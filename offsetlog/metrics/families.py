@@ -5,9 +5,11 @@ Invariants:
 1. Names and labels are kafka_exporter's where it has the like, so dashboards that know it work;
    what it has not begins with ``offsetlog_``.
 2. As there, a partition of a topic that a group reads, in which the group has no position, has
-   the position -1 and the lag -1. Its bytes and seconds are unknown, and are left out.
+   the position -1. Its lag is counted from where the group would begin; where that is not known it
+   is -1, as there, and its bytes and seconds are left out.
 3. A lag is what ``groups describe`` shows: it counts what can still be read, and is never
-   negative. A position in a topic that is gone is left out, as in kafka_exporter.
+   negative but where it is not known. A position in a topic that is gone is left out, as in
+   kafka_exporter.
 4. Values only: nothing here looks anything up.
 """
 
@@ -22,7 +24,7 @@ from offsetlog.client.overview import Overview
 if TYPE_CHECKING:
     from pyspark_offsetlog.about.lag_report import LagReport
 
-NO_POSITION = -1
+NOT_KNOWN = -1
 
 
 class Family(NamedTuple):
@@ -75,7 +77,8 @@ GROUP_POSITION = Family(
 )
 GROUP_LAG = Family(
     "kafka_consumergroup_lag",
-    "Records that the group has still to read; -1 where it has committed no offset.",
+    "Records that the group has still to read, without a commit from where it begins; "
+    "-1 where that is not known.",
     _GROUP_PARTITION,
 )
 GROUP_LAG_BYTES = Family(
@@ -153,16 +156,20 @@ def _of_group(group: GroupInfo, partitions: Mapping[str, int]) -> Iterator[tuple
         for number in range(partitions[topic]):
             labels = group.name, topic, str(number)
             line = lines.get((topic, number))
-            if line is None or line.records is None:
-                yield GROUP_POSITION, Sample(labels, NO_POSITION)
-                yield GROUP_LAG, Sample(labels, NO_POSITION)
+            if line is None or line.end is None:
+                yield GROUP_POSITION, Sample(labels, NOT_KNOWN)
+                yield GROUP_LAG, Sample(labels, NOT_KNOWN)
                 continue
-            yield GROUP_POSITION, Sample(labels, line.committed)
-            yield GROUP_LAG, Sample(labels, line.records)
+            yield GROUP_POSITION, Sample(labels, _or_not_known(line.committed))
+            yield GROUP_LAG, Sample(labels, _or_not_known(line.records))
             if line.bytes is not None:
                 yield GROUP_LAG_BYTES, Sample(labels, line.bytes)
             if line.seconds is not None:
                 yield GROUP_LAG_SECONDS, Sample(labels, line.seconds)
+
+
+def _or_not_known(value: int | None) -> int:
+    return NOT_KNOWN if value is None else value
 
 
 def of_queries(reports: Iterable[LagReport]) -> Samples:

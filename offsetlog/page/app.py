@@ -23,6 +23,7 @@ from offsetlog import __version__
 from offsetlog.client.log import Log
 from offsetlog.client.notebook_html import GroupInfo
 from offsetlog.client.overview import Overview
+from offsetlog.core.group.lag import Lag, total
 from offsetlog.errors import InvalidRequestError
 from offsetlog.logs import get_logger
 from offsetlog.metrics import CONTENT_TYPE, Metrics
@@ -363,6 +364,7 @@ def group_summary(group: GroupInfo) -> dict[str, object]:
         "state": group.state,
         "members": len(group.members),
         "partitions": len(group.partitions),
+        "uncommitted": sum(line.committed is None for line in group.partitions),
         "topics": sorted({line.topic for line in group.partitions}),
         **group.total._asdict(),
         "resets": group.resets,
@@ -370,15 +372,21 @@ def group_summary(group: GroupInfo) -> dict[str, object]:
 
 
 def groups_by_topic(look: Overview) -> dict[str, list[dict[str, object]]]:
-    """The groups with a position in each topic, and how far each is behind there."""
+    """The groups that read each topic, and how far each is behind there."""
     out: dict[str, list[dict[str, object]]] = {}
     for group in look.groups:
-        lag: dict[str, int] = {}
+        lines: dict[str, list[Lag]] = {}
         for line in group.partitions:
-            lag[line.topic] = lag.get(line.topic, 0) + (line.records or 0)
-        for topic, count in lag.items():
-            summary = {"group": group.name, "state": group.state, "records": count}
-            out.setdefault(topic, []).append(summary)
+            lines.setdefault(line.topic, []).append(line)
+        for topic, its_lines in lines.items():
+            out.setdefault(topic, []).append(
+                {
+                    "group": group.name,
+                    "state": group.state,
+                    "uncommitted": sum(line.committed is None for line in its_lines),
+                    "records": total(its_lines).records,
+                }
+            )
     return out
 
 

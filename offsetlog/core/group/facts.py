@@ -21,6 +21,7 @@ Rules of this module:
 | delete | positions are dropped | topic and partition; both null: the whole group |
 
 A ``join`` that owns its group alone is at the same time the expulsion of all other members.
+Where a member would begin (``Subscription.start``) is for whoever looks: the fold does not use it.
 ``generation`` is, in a commit and a release, the one its author worked in; elsewhere the one
 that the group has after the append. ``member`` is null where no member speaks.
 """
@@ -28,16 +29,21 @@ that the group has after the append. ``member`` is null where no member speaks.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from math import inf
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 from offsetlog.core.decode import (
+    Decoder,
     Malformed,
     boolean,
+    default,
     from_json,
     from_value,
     integer,
     list_of,
+    map_of,
+    nullable,
     plain,
     record,
     string,
@@ -51,6 +57,8 @@ must compute the same, so a fact of a newer version stops the fold."""
 
 MAX_METADATA_BYTES = 4096
 MAX_TEXT = 1_000_000
+MAX_STARTS = 10_000
+"""Offsets that one ``StartingPoint`` names; who has more says nothing."""
 
 Partition = tuple[str, int]
 """(topic, partition), as everywhere in the public surface."""
@@ -99,6 +107,16 @@ class OffsetAndMetadata(NamedTuple):
     metadata: str = ""
 
 
+class StartingPoint(NamedTuple):
+    """Where a member begins to read the partitions in which its group has no position yet."""
+
+    policy: str = ""
+    """``earliest``, ``latest`` or ``none``, of those that ``offsets`` does not name; "": unknown."""
+    offsets: Mapping[Partition, int] = {}
+    only: bool = False
+    """Of its topics it reads the partitions of ``offsets`` alone."""
+
+
 class Subscription(NamedTuple):
     """What a member declares when it joins."""
 
@@ -111,6 +129,13 @@ class Subscription(NamedTuple):
     host: str = ""
     alone: bool = False
     """It owns every partition of the group, and is its only member."""
+    start: StartingPoint | None = None
+    """None: it did not say, as older versions don't."""
+
+    @property
+    def rules(self) -> Subscription:
+        """What the fold goes by; versions that know of no ``start`` fold the same."""
+        return self._replace(start=None)
 
 
 class TopicView(NamedTuple):
@@ -129,7 +154,22 @@ class Expulsion(NamedTuple):
 def encode_subscription(subscription: Subscription) -> str:
     """Text of a ``join``; topics are sorted, so equal subscriptions read the same."""
     topics = sorted(set(subscription.topics))
-    return _dump({**subscription._asdict(), "topics": topics, "rules": RULES_VERSION})
+    data = {**subscription._asdict(), "topics": topics, "rules": RULES_VERSION}
+    del data["start"]
+    if subscription.start is not None:
+        data["start"] = _plain_start(subscription.start)
+    return _dump(data)
+
+
+def _plain_start(start: StartingPoint) -> dict[str, Any]:
+    offsets: dict[str, dict[str, int]] = {}
+    for (topic, partition), offset in start.offsets.items():
+        offsets.setdefault(topic, {})[str(partition)] = offset
+    return {
+        **({"policy": start.policy} if start.policy else {}),
+        **({"offsets": offsets} if offsets else {}),
+        **({"only": True} if start.only else {}),
+    }
 
 
 def decode_subscription(text: str) -> Subscription | None:
@@ -152,8 +192,40 @@ def _name(value: object) -> str:
     return value
 
 
+def _partition(text: object) -> int:
+    if not isinstance(text, str) or not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise Malformed("it is not a partition")
+    return int(text)
+
+
+def _start(value: object) -> StartingPoint | None:
+    """Nobody depends on it: what is no starting point, as a newer version's, is none at all, and
+    the join counts for every version alike."""
+    try:
+        return _STARTING_POINT(value)
+    except Malformed:
+        return None
+
+
+def _offsets(value: object) -> dict[Partition, int]:
+    return {
+        (topic, partition): offset
+        for topic, inner in _NESTED(value).items()
+        for partition, offset in inner.items()
+    }
+
+
 _TEXT = string(MAX_TEXT)
 _TOPICS = list_of(_name)
+_NESTED = map_of(map_of(integer(0, MAX_OFFSET), key=_partition), key=_name)
+_STARTING_POINT: Decoder[StartingPoint | None] = nullable(
+    record(
+        StartingPoint,
+        policy=default(_TEXT, ""),
+        offsets=default(_offsets, {}),
+        only=default(boolean, False),
+    )
+)
 _SUBSCRIPTION = record(
     Subscription,
     topics=_topics,
@@ -162,6 +234,7 @@ _SUBSCRIPTION = record(
     client=_TEXT,
     host=_TEXT,
     alone=boolean,
+    start=_start,
 )
 
 

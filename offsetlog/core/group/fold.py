@@ -234,7 +234,8 @@ class GroupDraft:
         joined = before.joined if before is not None else self.generation + 1
         version = before.version if before is not None else fact.version
         self.members[name] = Member(name, subscription, joined, version)
-        self._changed = True
+        if before is None or before.subscription.rules != subscription.rules:
+            self._changed = True
 
     def leave(self, fact: Fact) -> None:
         self._remove_member(_member_of(fact))

@@ -5,20 +5,24 @@ Rules of this module:
 1. Lag is what can still be read: from the position, or from the log's start if retention has
    passed it, to the log's end: the records that are there, which compaction and erasure make fewer
    than the offsets. What it passed is shown as ``expired``.
-2. A partition without a position has no lag and is left out, as in Kafka. A position in a
-   topic that is gone, or past the log's end, is shown as it is.
-3. Seconds are the age of the oldest record that is not yet committed; where nothing is to be
+2. Each partition that a member reads has a line, with a position or without: who has committed
+   nothing yet has not read everything. Without one the lag is counted from where the member said
+   that it begins; where it did not, or begins at an end that nobody else knows, the lag is None.
+3. A position in a topic that is gone, or past the log's end, is shown as it is.
+4. Seconds are the age of the oldest record that is not yet committed; where nothing is to be
    read they are 0. A total's seconds are the oldest partition's.
+5. A total of what is known in part only is not known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import count, takewhile
 from typing import NamedTuple
 
-from offsetlog.core.group.facts import Partition
+from offsetlog.core.group.facts import Partition, StartingPoint
 from offsetlog.core.group.reset import OffsetSpan
-from offsetlog.core.group.state import GroupState
+from offsetlog.core.group.state import GroupState, Member
 
 
 class Backlog(NamedTuple):
@@ -36,7 +40,8 @@ class Lag(NamedTuple):
 
     topic: str
     partition: int
-    committed: int
+    committed: int | None
+    """None: there is no commit yet."""
     start: int | None
     end: int | None
     records: int | None
@@ -51,18 +56,78 @@ class Lag(NamedTuple):
 
 
 class Total(NamedTuple):
-    records: int
+    """Of all lines; None where one of them is not known."""
+
+    records: int | None
     bytes: int | None
     seconds: float | None
+
+
+def topics_of(group: GroupState) -> set[str]:
+    """The topics that its lag is about: those of its positions, and those that its members name."""
+    named = {topic for topic, _ in group.positions}
+    return named.union(*(member.subscription.topics for member in group.members.values()))
+
+
+def starts_of(
+    group: GroupState, spans: Mapping[Partition, OffsetSpan]
+) -> dict[Partition, int | None]:
+    """The partitions that members read and that have no position yet, in order; and where reading
+    begins, if it is known."""
+    readers: dict[str, list[Member]] = {}
+    for _, member in sorted(group.members.items()):
+        for topic in member.subscription.topics:
+            readers.setdefault(topic, []).append(member)
+    starts = {}
+    for topic, mine in sorted(readers.items()):
+        for partition in _partitions_of(topic, spans):
+            points = _starting_points(group, partition, mine)
+            if points and partition not in group.positions:
+                offsets = {_start(partition, one, spans[partition], group) for one in points}
+                starts[partition] = offsets.pop() if len(offsets) == 1 else None
+    return starts
+
+
+def _partitions_of(topic: str, spans: Mapping[Partition, OffsetSpan]) -> Iterator[Partition]:
+    return takewhile(spans.__contains__, ((topic, number) for number in count()))
+
+
+def _starting_points(
+    group: GroupState, partition: Partition, readers: list[Member]
+) -> list[StartingPoint]:
+    """Of whoever is to read it; of all who may, where that is not said. Empty: nobody reads it."""
+    reader = group.members.get(group.targets.get(partition, ""))
+    points = [
+        member.subscription.start or StartingPoint()
+        for member in (readers if reader is None else [reader])
+    ]
+    return [point for point in points if not point.only or partition in point.offsets]
+
+
+def _start(
+    partition: Partition, point: StartingPoint, span: OffsetSpan, group: GroupState
+) -> int | None:
+    offset = point.offsets.get(partition)
+    if offset is not None:
+        return offset
+    return span.start if point.policy == "earliest" or partition in group.added else None
 
 
 def reading_from(group: GroupState, spans: Mapping[Partition, OffsetSpan]) -> dict[Partition, int]:
     """The offset in each partition whose ``Backlog`` is to be found out."""
     return {
-        partition: max(position.offset, spans[partition].start)
-        for partition, position in sorted(group.positions.items())
-        if partition in spans and position.offset < spans[partition].end
+        partition: max(offset, spans[partition].start)
+        for partition, offset in sorted(_offsets(group, spans).items())
+        if offset is not None and partition in spans and offset < spans[partition].end
     }
+
+
+def _offsets(
+    group: GroupState, spans: Mapping[Partition, OffsetSpan]
+) -> dict[Partition, int | None]:
+    """From where each partition is to be read on."""
+    positions = {partition: position.offset for partition, position in group.positions.items()}
+    return {**positions, **starts_of(group, spans)}
 
 
 def group_lag(
@@ -71,15 +136,20 @@ def group_lag(
     backlogs: Mapping[Partition, Backlog],
     now_ms: int,
 ) -> tuple[Lag, ...]:
-    """A line for each partition with a position, in order."""
+    """A line for each partition that has a position, or that a member reads, in order."""
     owner = group.owner
-    offsets = {partition: position.offset for partition, position in group.positions.items()}
     lines = []
-    for line in positions_lag(offsets, spans, backlogs, now_ms):
-        partition = line.topic, line.partition
+    for partition, offset in sorted(_offsets(group, spans).items()):
+        backlog = backlogs.get(partition, Backlog())
+        line = _line(partition, offset, spans.get(partition), backlog, now_ms)
         held = group.holders.get(partition)
         member = owner.name if owner is not None else held.member if held is not None else None
-        lines.append(line._replace(member=member, metadata=group.positions[partition].metadata))
+        position = group.positions.get(partition)
+        if position is None:
+            line = line._replace(member=member, committed=None, out_of_range=False)
+        else:
+            line = line._replace(member=member, metadata=position.metadata)
+        lines.append(line)
     return tuple(lines)
 
 
@@ -97,11 +167,16 @@ def positions_lag(
 
 
 def _line(
-    partition: Partition, offset: int, span: OffsetSpan | None, backlog: Backlog, now_ms: int
+    partition: Partition,
+    offset: int | None,
+    span: OffsetSpan | None,
+    backlog: Backlog,
+    now_ms: int,
 ) -> Lag:
     topic, number = partition
-    if span is None:
-        return Lag(topic, number, offset, None, None, None, None, None, 0, False, None, "")
+    if span is None or offset is None:
+        start, end = (None, None) if span is None else span
+        return Lag(topic, number, offset, start, end, None, None, None, 0, False, None, "")
     start, end = span
     offsets = max(end - max(offset, start), 0)
     records = offsets if backlog.records is None else min(offsets, backlog.records)
@@ -113,12 +188,13 @@ def _line(
 
 
 def total(lines: Iterable[Lag]) -> Total:
-    """Of the lines with a lag. Bytes and seconds are unknown as soon as one of them is."""
-    counted = [line for line in lines if line.records is not None]
-    sizes = [line.bytes for line in counted]
-    ages = [line.seconds for line in counted]
+    """Of all lines but those of topics that are gone."""
+    there = [line for line in lines if line.end is not None]
+    counts = [line.records for line in there]
+    sizes = [line.bytes for line in there]
+    ages = [line.seconds for line in there]
     return Total(
-        sum(line.records or 0 for line in counted),
+        None if None in counts else sum(count or 0 for count in counts),
         None if None in sizes else sum(size or 0 for size in sizes),
         None if None in ages else max((age or 0.0 for age in ages), default=0.0),
     )

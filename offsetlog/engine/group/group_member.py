@@ -29,6 +29,7 @@ from offsetlog.core.group.decide import Refused
 from offsetlog.core.group.facts import (
     OffsetAndMetadata,
     Partition,
+    StartingPoint,
     Subscription,
     TopicView,
     check_position,
@@ -224,6 +225,7 @@ class GroupMember:
             self._settings.timing.session_ms,
             self._settings.client,
             socket.gethostname(),
+            start=StartingPoint(self._settings.policy),
         )
 
     def _topic_views(self) -> dict[str, TopicView]:

@@ -8,6 +8,13 @@ import { groupLink, nameFilter, sorter, topicLink } from './topics.js';
 
 const SHOWN = 200;
 
+/** What is said beside the lag of a group that has not committed everywhere. */
+export function uncommitted(some, all) {
+  if (!some) return null;
+  const where = some === all ? '' : ` in ${number(some)} of ${count(all, 'partition')}`;
+  return h('span', { class: 'note' }, ` no commit yet${where}`);
+}
+
 export function groupsView(app) {
   const filter = nameFilter('Search groups', app);
   const sort = sorter('records', true, app);
@@ -26,7 +33,8 @@ export function groupsView(app) {
     h('a', { href: groupLink(group.name) }, group.name), state(group.state), number(group.members),
     h('ul', { class: 'chips' }, group.topics.slice(0, 3).map(topic => h('li', {}, h('a', { href: topicLink(topic) }, topic))),
       group.topics.length > 3 && h('li', {}, `and ${group.topics.length - 3} more`)),
-    number(group.records), bytes(group.bytes), seconds(group.seconds),
+    h('span', {}, number(group.records), uncommitted(group.uncommitted, group.partitions)),
+    bytes(group.bytes), seconds(group.seconds),
     sparkline(app.curve(group.name), 'records', `Lag of ${group.name} in records`),
     h('a', { href: groupLink(group.name, '/reset'), 'aria-label': `Reset ${group.name}` }, 'Reset'),
   ];
@@ -109,14 +117,17 @@ function lagTab(app, name) {
     { name: 'Read' },
     { name: 'Member', sort: 'member' },
   ];
+  const from = line => line.committed ?? line.start;
   const cells = line => [
     line.end === null ? line.topic : h('a', { href: topicLink(line.topic) }, line.topic),
     line.end === null ? number(line.partition)
-      : h('a', { href: `${topicLink(line.topic)}?partition=${line.partition}&from=offset&at=${line.committed}`, 'aria-label': `Partition ${line.partition}: the records from the position on` }, line.partition),
+      : h('a', { href: `${topicLink(line.topic)}?partition=${line.partition}&from=offset&at=${from(line)}`, 'aria-label': `Partition ${line.partition}: the records from ${line.committed === null ? 'the beginning' : 'the position'} on` }, line.partition),
     number(line.committed), number(line.end),
     number(line.records), bytes(line.bytes), seconds(line.seconds),
     line.end === null ? h('span', { class: 'note' }, 'the topic is gone') : h('span', {},
-      place(line.committed, line.start, line.end, `${number(line.records)} of ${number(line.end - line.start)} records are not read`),
+      line.committed === null
+        ? h('span', { class: 'note' }, 'no commit yet')
+        : place(line.committed, line.start, line.end, `${number(line.records)} of ${number(line.end - line.start)} records are not read`),
       line.expired ? h('span', { class: 'note' }, ` ${number(line.expired)} left the log unread`) : null),
     h('span', {}, line.member ?? '–', line.metadata ? h('span', { class: 'note' }, ` ${line.metadata.slice(0, 200)}`) : null),
   ];
@@ -126,7 +137,8 @@ function lagTab(app, name) {
       const [word, show] = MEASURES[measure];
       return [
         facts([
-          ['Lag in records', number(group.total.records)],
+          ['Lag in records', number(group.total.records),
+            uncommitted(group.partitions.filter(line => line.committed === null).length, group.partitions.length)],
           ['Lag in bytes', bytes(group.total.bytes)],
           ['Lag in time', seconds(group.total.seconds), 'age of the oldest unread record'],
           ['Members', number(group.members.length)],

@@ -62,7 +62,8 @@ export function topicsView(app) {
     topic.groups.length
       ? h('ul', { class: 'chips' }, topic.groups.slice(0, 5).map(group =>
         h('li', {}, h('a', { href: groupLink(group.group) }, group.group), ' ',
-          h('b', { class: group.records ? 'lag' : 'no-lag' }, number(group.records)))),
+          h('b', { class: group.records === 0 ? 'no-lag' : 'lag' }, number(group.records)),
+          group.uncommitted > 0 && h('span', { class: 'note' }, ' no commit yet'))),
       topic.groups.length > 5 && h('li', {}, `and ${topic.groups.length - 5} more`))
       : h('span', { class: 'note' }, 'none'),
   ];
@@ -162,11 +163,12 @@ function groupsTab(path) {
   return {
     load: async signal => (await get(path, {}, signal)).document,
     render: topic => (topic.groups.length
-      ? table('Groups that have a position in this topic', columns, topic.groups.map(group => row(group.group, [
-        h('a', { href: groupLink(group.group) }, group.group), state(group.state), number(group.records),
+      ? table('Groups that read this topic', columns, topic.groups.map(group => row(group.group, [
+        h('a', { href: groupLink(group.group) }, group.group), state(group.state),
+        h('span', {}, number(group.records), group.uncommitted > 0 && h('span', { class: 'note' }, ' no commit yet')),
         h('a', { href: `${groupLink(group.group, '/reset')}?topic=${encodeURIComponent(topic.name)}` }, 'Reset'),
       ], columns)))
-      : empty('No group has a position in this topic.')),
+      : empty('No group reads this topic.')),
   };
 }
 

@@ -77,7 +77,7 @@ class LagReport(NamedTuple):
         group = f" (group {', '.join(self.groups)})" if self.groups else ""
         return printable(
             f"{self.query}{group}, batch {self.batch_id}: "
-            f"{behind.records:,} records, {size} bytes, {age} s behind"
+            f"{_cell(behind.records)} records, {size} bytes, {age} s behind"
         )
 
     def _repr_html_(self) -> str:
