@@ -1,7 +1,8 @@
 """Actors that read as Spark does: a checkpoint on disk, micro-batches, and runs that die.
 
 The engine here keeps Spark's order: the offset that a batch ends at is written before the
-batch runs, and that it ended is written after it. A batch without that second note is run
+batch runs, then the reader hears that the one before it is processed; and that the batch ended
+is written after it. A batch without that second note is run
 again, and must read the very same rows.
 """
 
@@ -88,6 +89,8 @@ class _Query:
         if end == start:
             return "idle"
         disk.ends.append(json.dumps(end))
+        if len(disk.ends) > 1:
+            self._run.processed(start)
         self._again = True
         self._batch(start, end)
         self._again = False

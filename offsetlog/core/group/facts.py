@@ -112,7 +112,8 @@ class StartingPoint(NamedTuple):
 
     policy: str = ""
     """``earliest``, ``latest`` or ``none``, of those that ``offsets`` does not name; "": unknown."""
-    offsets: Mapping[Partition, int] = {}
+    offsets: Mapping[Partition, int | None] = {}  # noqa: RUF012 - never changed
+    """None: it reads this one too, and does not say from where."""
     only: bool = False
     """Of its topics it reads the partitions of ``offsets`` alone."""
 
@@ -162,7 +163,7 @@ def encode_subscription(subscription: Subscription) -> str:
 
 
 def _plain_start(start: StartingPoint) -> dict[str, Any]:
-    offsets: dict[str, dict[str, int]] = {}
+    offsets: dict[str, dict[str, int | None]] = {}
     for (topic, partition), offset in start.offsets.items():
         offsets.setdefault(topic, {})[str(partition)] = offset
     return {
@@ -207,7 +208,7 @@ def _start(value: object) -> StartingPoint | None:
         return None
 
 
-def _offsets(value: object) -> dict[Partition, int]:
+def _offsets(value: object) -> dict[Partition, int | None]:
     return {
         (topic, partition): offset
         for topic, inner in _NESTED(value).items()
@@ -217,7 +218,7 @@ def _offsets(value: object) -> dict[Partition, int]:
 
 _TEXT = string(MAX_TEXT)
 _TOPICS = list_of(_name)
-_NESTED = map_of(map_of(integer(0, MAX_OFFSET), key=_partition), key=_name)
+_NESTED = map_of(map_of(nullable(integer(0, MAX_OFFSET)), key=_partition), key=_name)
 _STARTING_POINT: Decoder[StartingPoint | None] = nullable(
     record(
         StartingPoint,

@@ -107,9 +107,8 @@ def _starting_points(
 def _start(
     partition: Partition, point: StartingPoint, span: OffsetSpan, group: GroupState
 ) -> int | None:
-    offset = point.offsets.get(partition)
-    if offset is not None:
-        return offset
+    if partition in point.offsets:
+        return point.offsets[partition]
     return span.start if point.policy == "earliest" or partition in group.added else None
 
 

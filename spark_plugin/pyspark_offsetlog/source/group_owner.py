@@ -10,6 +10,10 @@ Invariants:
    to do waits ``LAST_WAIT``.
 3. A commit carries the reset number that its progress has followed: what was reset since is
    passed over.
+4. What the query reads, and from where while the group has no position there, is in its
+   subscription, so that its lag is known before its first batch is done. Of each partition that
+   is said once a run, when it is met first, which is what the checkpoint holds: later progress
+   may be ahead of it.
 """
 
 from __future__ import annotations
@@ -22,7 +26,13 @@ from functools import partial
 from typing import NamedTuple
 
 from offsetlog.client.log import Log
-from offsetlog.core.group.facts import OffsetAndMetadata, Subscription
+from offsetlog.core.group.facts import (
+    MAX_STARTS,
+    OffsetAndMetadata,
+    Partition,
+    StartingPoint,
+    Subscription,
+)
 from offsetlog.core.group.membership import standing
 from offsetlog.core.group.requests import CommitRequest, JoinRequest, LeaveRequest
 from offsetlog.core.group.reset import OffsetSpan
@@ -39,6 +49,8 @@ logger = get_logger(__name__)
 LONGEST_WAIT = 2.0
 LAST_WAIT = 30.0
 IDLE_LOOK = 0.1
+MAX_NAMES = 256 * 1024
+"""Characters of the names of topics that a pattern finds; of more of them none is named."""
 
 
 class _Progress(NamedTuple):
@@ -51,7 +63,9 @@ class _Progress(NamedTuple):
 
 
 class GroupOwner:
-    def __init__(self, log: Log, group: str, client: str, topics: tuple[str, ...]) -> None:
+    def __init__(
+        self, log: Log, group: str, client: str, assigned: Iterable[Partition] = ()
+    ) -> None:
         self.group = group
         self.member = f"{client or 'spark'}-{_user_and_host()}-{log.env.new_id()[:8]}"
         self.resets_at_join = 0
@@ -60,7 +74,15 @@ class GroupOwner:
         """The same at the last look."""
         self.has_left = False
         self._table = log.offsets_table
-        self._topics = topics
+        self._start: dict[Partition, int | None] = {tuple(tp): None for tp in assigned}  # type: ignore[misc]
+        """What was said of where it begins."""
+        self._only = bool(self._start)
+        self._met: set[TopicPartition] = set()
+        self._subscription = Subscription(
+            (), "sticky", 0, self.member, socket.gethostname(), True, self._starting_point("")
+        )
+        self._unsaid = False
+        """Whether the subscription is still to be written."""
         self._joined = -1
         self._generation = 0
         self._committed: Positions = {}
@@ -75,12 +97,10 @@ class GroupOwner:
 
     # --- membership ------------------------------------------------------------------------
 
-    def join(self) -> None:
+    def join(self, topics: Iterable[str]) -> None:
         """Take the group over; whoever held it is expelled."""
-        subscription = Subscription(
-            self._topics, "sticky", 0, self.member, socket.gethostname(), True
-        )
-        self._table.accept(JoinRequest(self.group, self.member, subscription))
+        self._subscription = self._subscription._replace(topics=_bounded(topics))
+        self._table.accept(JoinRequest(self.group, self.member, self._subscription))
         group = self._table.table.group(self.group)
         member = group.members.get(self.member)
         if member is None:
@@ -106,6 +126,47 @@ class GroupOwner:
         self._generation, self.resets = place.generation, group.resets
         return group
 
+    def declare(
+        self,
+        topics: Iterable[str],
+        begins: Positions,
+        spans: Mapping[TopicPartition, OffsetSpan],
+    ) -> None:
+        """Let those who look at the group know which topics are read, and where reading begins in
+        the partitions in which it has no position yet."""
+        if self.has_left:
+            return
+        positions = self._table.table.group(self.group).positions
+        new = begins.keys() - self._met - positions.keys()
+        self._met.update(begins)
+        said = self._subscription._replace(topics=_bounded(topics))
+        for tp in new:
+            # New partitions are read from their start, so that need not be said of each.
+            if self._only or tp not in spans or begins[tp] != spans[tp].start:
+                self._start[tuple(tp)] = begins[tp]  # type: ignore[index]
+        if new:
+            said = said._replace(start=self._starting_point("" if self._only else "earliest"))
+        if said != self._subscription:
+            with self._thread.changed:
+                self._subscription, self._unsaid = said, True
+                self._thread.wake()
+
+    def _starting_point(self, policy: str) -> StartingPoint | None:
+        if len(self._start) > MAX_STARTS or not (policy or self._start):
+            return None
+        return StartingPoint(policy, dict(self._start), self._only)
+
+    def _declare(self) -> None:
+        """Runs beside the query."""
+        try:
+            self._table.accept(
+                JoinRequest(self.group, self.member, self._subscription, self._generation)
+            )
+        except Exception as error:  # noqa: BLE001 - the next look says it, if it matters
+            logger.warning(
+                "Where the query begins was not said for the group %r: %s", self.group, str(error)
+            )
+
     # --- progress --------------------------------------------------------------------------
 
     def submit(
@@ -128,6 +189,9 @@ class GroupOwner:
             self._thread.wake()
 
     def _next_commit(self) -> Callable[[], None] | None:
+        if self._unsaid and not self.has_left:
+            self._unsaid = False
+            return self._declare
         progress, self._waiting = self._waiting, None
         return None if progress is None else partial(self._commit, progress)
 
@@ -195,6 +259,11 @@ class GroupOwner:
             self._hand_over(self._newest._replace(is_last=True))
         if not self._thread.wait(LAST_WAIT):
             warn(f"The group {self.group!r} does not answer; the last progress may be missing.")
+
+
+def _bounded(topics: Iterable[str]) -> tuple[str, ...]:
+    names = tuple(sorted(topics))
+    return names if sum(map(len, names)) <= MAX_NAMES else ()
 
 
 def _user_and_host() -> str:

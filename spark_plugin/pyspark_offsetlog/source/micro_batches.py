@@ -8,6 +8,10 @@ Invariants:
 2. The ``start`` of ``next`` has been processed, unless it is where the query began; only what
    was processed is committed for the group, and only once the checkpoint holds a reset number of
    that group: what was committed before could be reset, and nobody would know since when.
+   Nor is it committed before the checkpoint holds it, or a restart would begin behind the group.
+   Spark says of a batch's start that it is processed (``processed``) once it has logged that
+   batch's end, and it plans the batch after that: but not with ``asyncProgressTrackingEnabled``,
+   where it logs some ends, later. Then what it says is committed, and nothing else.
 3. What is asked of the filesystem while nothing is new is bounded by the poll interval. That
    nothing is there to be read is said only after a look that began after the question did, which
    waits for the rest of the interval: Spark promises by it that all that was appended before is
@@ -20,6 +24,7 @@ Invariants:
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from offsetlog.client.log import Log
@@ -81,6 +86,12 @@ class QueryRun:
         self._last_batch_at = float("-inf")
         self._passed_over = 0
         """Records that the last batch left to the next one, since it is limited."""
+        self._answer: dict[str, Any] | None = None
+        """The last answer of ``next``."""
+        self._acknowledged: dict[str, Any] | None = None
+        """What Spark said last to be processed."""
+        self._not_logged: dict[str, Any] | None = None
+        """The end of the last batch, where the checkpoint need not have it."""
         self._parsed: deque[tuple[dict[str, Any], QueryOffset]] = deque(maxlen=2)
         """The newest offsets, which Spark hands back with each question."""
 
@@ -91,10 +102,15 @@ class QueryRun:
             self._seen = self.topics.look(skip_deleted=True)
             group = self.options.group
             if group is not None:
-                owner = GroupOwner(self.log, group, self.options.client, self.topics.names)
-                owner.join()
+                assigned = self.options.subscription.assigned
+                owner = GroupOwner(self.log, group, self.options.client, assigned)
+                owner.join(self._names(self._seen))
                 self._owner = owner
         return self._seen
+
+    def _names(self, look: Look) -> Iterable[str]:
+        """Of the topics that are read: those that are named, or match now."""
+        return self.topics.names or look.states
 
     # --- where it starts -------------------------------------------------------------------
 
@@ -128,6 +144,10 @@ class QueryRun:
 
     def next(self, raw: dict[str, Any], limited: bool) -> dict[str, Any]:
         """Where the next batch ends; ``raw`` itself if there is nothing to read yet."""
+        self._answer = self._next(raw, limited)
+        return self._answer
+
+    def _next(self, raw: dict[str, Any], limited: bool) -> dict[str, Any]:
         seen, owner = self._open(), self._owner
         if owner is not None and owner.has_left:
             return raw  # Other sources of the query may go on. A reset is the next run's to follow.
@@ -139,7 +159,8 @@ class QueryRun:
         if is_first and self._no_start is not None:
             raise self._no_start
         number = self._followed(start)
-        if owner is not None and not is_first and number is not None:
+        is_logged = raw != self._not_logged
+        if owner is not None and not is_first and number is not None and is_logged:
             owner.submit(start.at, number, seen.spans)
         now = self._env.monotonic()
         if now < self._idle_until:
@@ -150,6 +171,8 @@ class QueryRun:
             now = self._env.monotonic()
         look = self._look(start, number)
         plan = next_batch(look, start, self._target, is_first)
+        if owner is not None:
+            owner.declare(self._names(look), plan.begin, look.spans)
         for loss in plan.losses:
             self.lost(loss)
         for reset in plan.resets.values():
@@ -247,11 +270,14 @@ class QueryRun:
         """What the batch between two offsets reads, a range for each task."""
         if raw_start == raw_end:
             return []
+        if raw_end == self._answer and raw_start not in (self._initial, self._acknowledged):
+            self._not_logged = raw_end
         look = self._open()
         start, end = self._parse(raw_start), self._parse(raw_end)
         if self._no_start is not None and raw_start == self._initial and end.at.keys() - end.moved:
             raise self._no_start
         ranges = []
+        begins: Positions = {}
         for tp, to in sorted(end.at.items()):
             log_start = look.spans[tp].start if look.reaches(tp, to) else self._log_start(tp, to)
             if log_start is None:
@@ -262,6 +288,7 @@ class QueryRun:
             if begin < min(log_start, to):
                 self.lost(retention_loss(tp, begin, log_start))
                 begin = min(log_start, to)
+            begins[tp] = begin
             if begin < to:
                 ranges.append(OffsetRange(tp.topic, tp.partition, begin, to))
             elif begin > to:
@@ -269,6 +296,8 @@ class QueryRun:
                     f"{tp.topic}-{tp.partition} was to be read from {begin} back to {to}: what "
                     "was planned is gone, or an offset of the checkpoint was changed."
                 )
+        if self._owner is not None:
+            self._owner.declare(self._names(look), begins, look.spans)
         return split_ranges(ranges, self.options.min_partitions, self.options.max_records)
 
     def _log_start(self, tp: TopicPartition, to: int) -> int | None:
@@ -291,6 +320,7 @@ class QueryRun:
 
     def processed(self, raw: dict[str, Any]) -> None:
         """Everything before this offset is done."""
+        self._acknowledged = raw
         spans, offset = self._open().spans, self._parse(raw)
         if self._owner is not None:
             number = self._followed(offset)
