@@ -56,7 +56,7 @@ from offsetlog.engine.topic.purge import PurgePlan, plan_purge, purge_topic
 from offsetlog.engine.upkeep.findings import TopicReport
 from offsetlog.engine.upkeep.maintenance import GRACE_MS, Maintained, Progress, ShareOut
 from offsetlog.engine.upkeep.offsets_maintenance import DEFAULT_RETENTION_MINUTES
-from offsetlog.engine.upkeep.rounds import maintain_all, maintain_topic
+from offsetlog.engine.upkeep.rounds import last_round_ms, maintain_all, maintain_topic
 from offsetlog.engine.upkeep.turns import Turns
 from offsetlog.engine.upkeep.verify import verify_log, verify_topics
 from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning
@@ -186,6 +186,12 @@ class Log:
         groups = self.offsets_table.look()
         topics, broken = self._readable_topics(keep=True)
         return overview_of(topics, groups, broken, self.env.now_ms())
+
+    def last_maintained_ms(self) -> int | None:
+        """When upkeep of the whole log (``maintain`` without a topic) last came to its end, by the
+        storage's clock: one request, after a look at the topics. None: never."""
+        self._check_root()
+        return last_round_ms(self._topics, self.offsets_table)
 
     def page(self) -> PagePicture:
         """A picture of the log for a notebook: its topics and its groups' lag as they are now, and

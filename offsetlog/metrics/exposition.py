@@ -21,7 +21,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 def exposition(log: Log) -> str:
     """The metrics of a log as text, for a scrape."""
-    return to_text(of_log(log.overview()))
+    return to_text(of_log(log.overview(), log.last_maintained_ms()))
 
 
 def to_text(samples: Samples) -> str:

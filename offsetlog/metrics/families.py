@@ -67,6 +67,12 @@ TOPIC_BYTES = Family(
 UNREADABLE_TOPICS = Family(
     "offsetlog_unreadable_topics", "Number of topics that are broken and can't be read."
 )
+MAINTAINED = Family(
+    "offsetlog_maintained_timestamp_seconds",
+    "When upkeep of the whole log last came to its end, in seconds since 1970 by the storage's "
+    "clock; 0 if it never did.",
+    unit="s",
+)
 GROUP_MEMBERS = Family(
     "kafka_consumergroup_members", "Number of members of the group.", ("consumergroup",)
 )
@@ -120,6 +126,7 @@ OF_A_LOG = (
     TOPIC_START,
     TOPIC_BYTES,
     UNREADABLE_TOPICS,
+    MAINTAINED,
     GROUP_MEMBERS,
     GROUP_POSITION,
     GROUP_LAG,
@@ -130,8 +137,8 @@ OF_QUERIES = (QUERY_POSITION, QUERY_LAG, QUERY_LAG_BYTES, QUERY_LAG_SECONDS)
 FAMILIES = (*OF_A_LOG, *OF_QUERIES)
 
 
-def of_log(seen: Overview) -> Samples:
-    """The samples of a log's topics and groups."""
+def of_log(seen: Overview, maintained_ms: int | None) -> Samples:
+    """The samples of a log's topics and groups, and of when upkeep was last there."""
     samples: dict[Family, list[Sample]] = {family: [] for family in OF_A_LOG}
     partitions: dict[str, int] = {}
     for topic in seen.topics:
@@ -143,6 +150,8 @@ def of_log(seen: Overview) -> Samples:
             samples[TOPIC_END].append(Sample(labels, part.end_offset))
             samples[TOPIC_START].append(Sample(labels, part.beginning_offset))
     samples[UNREADABLE_TOPICS].append(Sample((), len(seen.unreadable)))
+    if seen.topics:
+        samples[MAINTAINED].append(Sample((), (maintained_ms or 0) / 1000))
     for group in seen.groups:
         samples[GROUP_MEMBERS].append(Sample((group.name,), len(group.members)))
         for family, sample in _of_group(group, partitions):

@@ -52,7 +52,8 @@ class Metrics:
 
     def samples(self) -> Samples:
         """All samples, by their families."""
-        of_the_log = {} if self._log is None else of_log(self._log.overview())
+        log = self._log
+        of_the_log = {} if log is None else of_log(log.overview(), log.last_maintained_ms())
         reports = self.reports
         return {**of_the_log, **(of_queries(reports.values()) if reports else {})}
 

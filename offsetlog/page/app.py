@@ -340,7 +340,7 @@ class Page:
 
     def _scrape(self, request: Request) -> Response:
         """For Prometheus: the look that all share, and the Spark queries that report here."""
-        samples = of_log(self.looks.newest().seen)
+        samples = of_log(self.looks.newest().seen, self.log.last_maintained_ms())
         if self._metrics is not None:
             samples = {**samples, **of_queries(self._metrics.reports.values())}
         headers = {"cache-control": "no-store", "content-type": CONTENT_TYPE}

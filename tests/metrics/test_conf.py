@@ -29,8 +29,8 @@ EXPRESSIONS = [
     *(trigger["metadata"]["query"] for trigger in SCALING["spec"]["triggers"]),
 ]
 WORDS = {
-    "sum", "max", "by", "on", "and", "rate", "deriv", "changes", "absent", "clamp_min",
-    "group_left",
+    "sum", "max", "count", "by", "on", "and", "rate", "deriv", "changes", "absent", "clamp_min",
+    "group_left", "time",
 }  # fmt: skip
 
 
@@ -43,13 +43,16 @@ def wrong_with(expression: str) -> list[str]:
         wrong += [f"{name}: {label}" for label in re.findall(r"(\w+)\s*[=!]", labels)
                   if label not in own]  # fmt: skip
     bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]|\"[^\"]*\"", "", expression)
-    grouped = re.findall(r"\b(?:by|on|group_left)\s*\(([^)]*)\)", bare)
-    bare = re.sub(r"\b(by|on|group_left)\s*\([^)]*\)", r"\1", bare)
-    names = set(re.findall(r"[a-z_]\w*", bare)) - WORDS
-    wrong += sorted(names - LABELS.keys())
-    carried = [LABELS[name] for name in names & LABELS.keys()]
-    for label in {word.strip() for words in grouped for word in words.split(",") if word.strip()}:
-        wrong += [f"by {label}"] if not all(label in own for own in carried) else []
+    # What follows "and on (...)" chooses among what stands before it, by those labels alone.
+    first, *others = re.split(r"\band\s+on\s*\(([^)]*)\)", bare)
+    for by, part in [("", first), *zip(others[::2], others[1::2], strict=True)]:
+        grouped = re.findall(r"\b(?:by|on|group_left)\s*\(([^)]*)\)", part)
+        part = re.sub(r"\b(by|on|group_left)\s*\([^)]*\)", r"\1", part)
+        names = set(re.findall(r"[a-z_]\w*", part)) - WORDS
+        wrong += sorted(names - LABELS.keys())
+        carried = [LABELS[name] for name in names & LABELS.keys()]
+        labels = {word.strip() for words in [*grouped, by] for word in words.split(",")} - {""}
+        wrong += [f"by {one}" for one in labels if not all(one in own for own in carried)]
     return wrong
 
 
@@ -66,6 +69,7 @@ def test_what_is_asked_for_exists(expression: str) -> None:
         "sum by (group) (kafka_consumergroup_lag)",
         "sum by (partition) (kafka_consumergroup_members)",
         "kafka_consumergroup_lag < on (topic, member) kafka_topic_partitions",
+        "kafka_consumergroup_lag > 0 and on (topic) kafka_consumergroup_members > 0",
     ],
 )
 def test_what_does_not_exist_is_noticed(expression: str) -> None:

@@ -111,7 +111,7 @@ class StartingPoint(NamedTuple):
     """Where a member begins to read the partitions in which its group has no position yet."""
 
     policy: str = ""
-    """``earliest``, ``latest`` or ``none``, of those that ``offsets`` does not name; "": unknown."""
+    """Of those that ``offsets`` does not name: ``earliest``, ``latest``, ``none``; "": unknown."""
     offsets: Mapping[Partition, int | None] = {}  # noqa: RUF012 - never changed
     """None: it reads this one too, and does not say from where."""
     only: bool = False

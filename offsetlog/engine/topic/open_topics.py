@@ -97,6 +97,11 @@ class OpenTopics:
             raise unknown_topic(name, state)
         return topic
 
+    def last_known(self) -> OpenTopic | None:
+        """Of those that this program has looked at, the one that upkeep comes to last."""
+        with self.lock:
+            return max(self._topics.values(), key=lambda topic: topic.chain.folder, default=None)
+
     def find_all(self, *, keep: bool = False) -> TopicsFound:
         """Every topic, refreshed; several at a time where the storage makes one wait. Those that
         the program does not use are not kept, unless it is going to look again: then ``keep``

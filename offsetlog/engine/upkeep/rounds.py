@@ -13,6 +13,7 @@ from offsetlog.engine.upkeep.maintenance import Maintained, Maintenance, Progres
 from offsetlog.engine.upkeep.offsets_maintenance import OffsetsMaintained, maintain_offsets
 from offsetlog.engine.upkeep.turns import Turns
 from offsetlog.errors import OffsetLogError
+from offsetlog.format import names
 from offsetlog.logs import get_logger
 from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
 
@@ -86,6 +87,18 @@ def maintain_all(
         logger.info("upkeep of the offsets table failed: %s", str(error))
         result.failures[OFFSETS_FOLDER] = error
     return result
+
+
+def last_round_ms(topics: OpenTopics, offsets_table: OffsetsTable) -> int | None:
+    """When a round over everything last came to the last of it, by the storage's clock: to the
+    offsets table, or to the last topic, while that has not been looked after. It is one request
+    (two without groups); None: no round left anything."""
+    came = offsets_table.port.touched_ms()
+    last = topics.last_known()
+    if came is None and last is not None:
+        info = last.chain.store.info(names.clock_name(last.chain.folder))
+        came = None if info is None else info.modified_ms
+    return came
 
 
 def _in_a_topics_words(offsets: OffsetsMaintained) -> Maintained:

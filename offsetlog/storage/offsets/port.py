@@ -231,7 +231,10 @@ class OffsetsPort(ABC):
 
     def storage_now(self) -> int | None:
         """The storage's own clock: the time that it gives to a file written now."""
-        name = f"{self._prefix}{CLOCK_FILE}"
-        self.store.put(name, b'{"touched":true}', durable=False)
-        info = self.store.info(name)
+        self.store.put(f"{self._prefix}{CLOCK_FILE}", b'{"touched":true}', durable=False)
+        return self.touched_ms()
+
+    def touched_ms(self) -> int | None:
+        """What ``storage_now`` gave last, to whomever: only upkeep asks it. None: nobody did."""
+        info = self.store.info(f"{self._prefix}{CLOCK_FILE}")
         return None if info is None else info.modified_ms
