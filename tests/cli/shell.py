@@ -82,6 +82,8 @@ def sh(line: str) -> Result:
             status, data, said = offsetlog(*words[1:], stdin=data)
             err += said
         else:
+            if words[0] == "python":
+                words[0] = sys.executable
             done = subprocess.run(words, input=data, capture_output=True, timeout=20, check=False)
             status, data = done.returncode, done.stdout
             err += done.stderr.decode()

@@ -53,6 +53,45 @@ def test_what_kafka_exporter_would_show(log) -> None:
     assert size.keys() == {0, 1} and size[1] == 0 and size[0] > 0
 
 
+def test_a_group_that_has_committed_nothing_is_behind_by_all(log) -> None:
+    log.create_topic("orders", partitions=2)
+    written(log, "orders", 10, partition=0)
+    with log.consumer(group="new", topics=["orders"], auto_offset_reset="earliest"):
+        series = parsed(exposition(log))
+        positions = of_group(series, "kafka_consumergroup_current_offset", "new", "orders")
+        assert positions == {0: -1, 1: -1}
+        assert of_group(series, "kafka_consumergroup_lag", "new", "orders") == {0: 10, 1: 0}
+        seconds = of_group(series, "offsetlog_consumergroup_lag_seconds", "new", "orders")
+        assert seconds.keys() == {0, 1} and seconds[1] == 0
+    with log.consumer(group="tail", topics=["orders"]):
+        series = parsed(exposition(log))
+        assert of_group(series, "kafka_consumergroup_lag", "tail", "orders") == {0: -1, 1: -1}
+        assert not of_group(series, "offsetlog_consumergroup_lag_seconds", "tail", "orders")
+    assert not of_group(parsed(exposition(log)), "kafka_consumergroup_lag", "new", "orders")
+
+
+def test_when_upkeep_was_last_there(log) -> None:
+    def told() -> float | None:
+        return value(parsed(exposition(log)), "offsetlog_maintained_timestamp_seconds")
+
+    log.create_topic("orders")
+    assert told() == 0
+    log.maintain()
+    first = told()
+    assert first is not None and abs(first - log.env.now_ms() / 1000) < 60
+    committed(log, "billing", {("orders", 0): 0})
+    assert told() == first, "there are groups now, and nobody looked after them yet"
+    log.env.sleep(0.02)
+    log.maintain("orders")
+    log.env.sleep(0.02)
+    log.maintain()
+    second = told()
+    assert second is not None and second > first
+    log.env.sleep(0.02)
+    log.maintain("orders")
+    assert told() == second, "one topic is not the log"
+
+
 def test_topics_that_a_group_has_no_position_in_are_not_its(log) -> None:
     log.create_topic("orders")
     log.create_topic("other")

@@ -101,6 +101,35 @@ def test_fields_are_those_of_the_command_line(tmp_path, monkeypatch) -> None:
             assert holds(dry.json, printed(*words))
 
 
+def test_a_group_without_a_commit_is_not_green(log, client: Client) -> None:
+    """In the list, in its own view, and beside its topic."""
+    with (
+        log.consumer(group="new", topics=["orders"], auto_offset_reset="earliest") as one,
+        log.consumer(group="tail", topics=["orders"]),
+    ):
+        one.poll()
+        groups = {group["name"]: group for group in client.get("/api/groups").json}
+        new, tail = groups["new"], groups["tail"]
+        assert (new["records"], new["uncommitted"], new["partitions"]) == (90, 3, 3)
+        assert new["bytes"] > 0 and new["seconds"] > 0 and new["topics"] == ["orders"]
+        assert [tail[name] for name in ("records", "bytes", "seconds")] == [None] * 3
+        assert (tail["uncommitted"], tail["topics"]) == (3, ["orders"])
+        lines = client.get("/api/groups/new").json["partitions"]
+        assert [(line["committed"], line["end"], line["records"]) for line in lines] == [
+            (None, 30, 30)
+        ] * 3
+        shown = client.get("/api/groups/tail").json
+        assert shown["total"] == {"records": None, "bytes": None, "seconds": None}
+        assert {line["records"] for line in shown["partitions"]} == {None}
+        beside = {one["group"]: one for one in client.get("/api/topics/orders").json["groups"]}
+        assert (beside["new"]["records"], beside["new"]["uncommitted"]) == (90, 3)
+        assert (beside["tail"]["records"], beside["tail"]["uncommitted"]) == (None, 3)
+        scraped = client.get("/metrics").data.decode()
+        labels = 'consumergroup="new",topic="orders",partition="0"'
+        assert f"kafka_consumergroup_current_offset{{{labels}}} -1" in scraped
+        assert f"kafka_consumergroup_lag{{{labels}}} 30" in scraped
+
+
 def test_state(client: Client, admin: Client) -> None:
     state = client.get("/api/state").json
     assert state["version"] == offsetlog.__version__ and state["pause_ms"] > 0
@@ -112,7 +141,9 @@ def test_state(client: Client, admin: Client) -> None:
 
 def test_topics_have_their_groups_and_rates(log, client: Client, monkeypatch) -> None:
     [hostile, orders] = client.get("/api/topics").json
-    assert orders["groups"] == [{"group": "billing", "state": "Empty", "records": 50}]
+    assert orders["groups"] == [
+        {"group": "billing", "state": "Empty", "uncommitted": 0, "records": 50}
+    ]
     assert orders["records_per_second"] is None and hostile["groups"] == []
     with log.producer() as producer:
         producer.send("orders", b"x")

@@ -29,6 +29,8 @@ VIEWS = {
     "files": "#/topics/orders/files?partition=2",
     "groups": "#/groups",
     "group": "#/groups/billing",
+    "group without a commit": "#/groups/new",
+    "group of no known lag": "#/groups/tail",
     "members": "#/groups/readers/members",
     "reset": "#/groups/billing/reset",
     "changes": "#/changes",
@@ -46,6 +48,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
         fill(log)
         with (
             log.consumer(group="readers", topics=["orders"], auto_offset_reset="earliest") as one,
+            log.consumer(group="new", topics=["orders"], auto_offset_reset="earliest"),
+            log.consumer(group="tail", topics=["orders"]),
             PageServer(log, port=0) as server,
         ):
             one.poll()
@@ -81,12 +85,14 @@ def test_what_each_view_shows(shown, browser) -> None:
         "topics": ["orders", "hostile", "90", "billing 50"],
         "records": ["customer-0", "Offset", '"order": 16'],
         "partitions": ["Records", "90", "First offset"],
-        "groups of a topic": ["billing", "Empty", "50"],
+        "groups of a topic": ["billing", "Empty", "50", "90 no commit yet", "– no commit yet"],
         "settings": ["retention.ms", "set for this topic", "compression.type", "default"],
         "chain": ["records were appended", "the topic was created", "3 partitions"],
         "files": ["_log/", "(an entry)"],
-        "groups": ["billing", "readers", "Stable", "Empty", "50"],
+        "groups": ["billing", "readers", "Stable", "Empty", "50", "90 no commit yet"],
         "group": ["Lag in records", "50", "Positions", "30"],
+        "group without a commit": ["90", "no commit yet", "Positions", "30"],
+        "group of no known lag": ["–", "no commit yet", "not known before the first commit"],
         "members": ["readers", "sticky", "orders: 0, 1, 2"],
         "reset": [
             "To the beginning",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark_plugin.live import Live, fill, lags, places
+from tests.spark_plugin.live import Live, fill, lags, places, source, wal
 from tests.waiting import until
 
 pytestmark = pytest.mark.usefixtures("orders")
@@ -47,6 +47,57 @@ def test_a_running_query_commits_its_last_batch_too(
             fill(log, "orders", {0: count})
             until(lambda: lags(log).get(("orders", 0)) == 0)
     assert len(live.rows) == 7
+
+
+@pytest.mark.every_line
+def test_a_long_first_batch_is_not_green(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
+    """Nothing is committed while it runs, and all that waits is shown."""
+    fill(log, "orders", {0: 20, 1: 7})
+    given = {**GROUP, "startingOffsets": '{"orders": {"0": 5, "1": -2}}'}
+    with Live(spark, root, tmp_path / "c", **given) as live:
+        live.hold.clear()
+        until(lambda: "g" in log.groups() and None not in lags(log).values() and lags(log))
+        assert lags(log) == {("orders", 0): 15, ("orders", 1): 7}
+        assert {line.committed for line in log.group("g").describe().partitions} == {None}
+        fill(log, "orders", {1: 3})
+        assert lags(log)["orders", 1] == 10 and not live.batches
+        [info] = log.overview().groups
+        assert info.total.records == 25
+        live.hold.set()
+        until(lambda: lags(log) == {("orders", 0): 0, ("orders", 1): 0})
+        assert {line.committed for line in log.group("g").describe().partitions} == {20, 10}
+
+
+@pytest.mark.every_line
+def test_a_group_is_not_ahead_of_a_checkpoint_that_is_written_beside_the_batches(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    """Spark's asynchronous progress: here only the first batch of the run is ever logged."""
+    fill(log, "orders", {0: 10})
+    frame = source(spark, root, stream=True, **GROUP)
+    writer = frame.writeStream.format("noop").option("asyncProgressTrackingEnabled", "true")
+    writer = writer.option("asyncProgressTrackingCheckpointIntervalMs", "3600000")
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        for _ in range(5):
+            query.processAllAvailable()
+            fill(log, "orders", {0: 10})
+        query.processAllAvailable()
+        assert query.lastProgress["batchId"] >= 5
+        logged = until(lambda: sorted(p.name for p in (tmp_path / "c/offsets").glob("[0-9]*")))
+        assert logged == ["0"]
+        assert lags(log)["orders", 0] == 50
+        assert log.group("g").committed()["orders", 0].offset == 10
+    finally:
+        query.stop()
+    until(lambda: not log.group("g").describe().members)
+    last = max(int(p.name) for p in (tmp_path / "c/offsets").glob("[0-9]*"))
+    at = wal(tmp_path / "c", last)["orders"]["0"]
+    assert log.group("g").committed()["orders", 0].offset <= at
+    with Live(spark, root, tmp_path / "c", NOW, **GROUP) as live:
+        live.finished()
+    assert places(live.rows)["orders", 0] == list(range(at, 60))
+    assert lags(log)["orders", 0] == 0
 
 
 @pytest.mark.every_line

@@ -38,7 +38,10 @@ export function curve(points, measure, show, { label }) {
   const height = 170;
   const known = points.filter(point => typeof point[measure] === 'number');
   if (known.length < 2) {
-    return h('p', { class: 'empty' }, 'The curve begins with the second look, in a few seconds.');
+    const unknown = points.length > 1 && !known.length;
+    return h('p', { class: 'empty' }, unknown
+      ? 'The lag is not known before the first commit.'
+      : 'The curve begins with the second look, in a few seconds.');
   }
   const [first, last] = [known[0], known.at(-1)];
   const most = Math.max(...known.map(point => point[measure]), 0);

@@ -43,7 +43,7 @@ export function groupsView(app) {
     load: async signal => ({ queries: (await get('api/queries', {}, signal)).document }),
     render({ queries }) {
       const { groups } = app;
-      const rows = filter.of(sorted(groups, sort, (one, by) => one[by]));
+      const rows = filter.of(sorted(groups, sort, (one, by) => one[by] ?? Infinity));
       return [
         h('div', { class: 'head' }, h('h1', {}, 'Groups'), filter.box()),
         h('p', { class: 'note' }, `${count(groups.length, 'group')}. Bytes and time are estimates here; a group's own view counts.`),
