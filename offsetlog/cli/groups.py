@@ -242,9 +242,9 @@ def reset(
 ) -> None:
     """Reset the offsets of a group; without --execute nothing is changed.
 
-    Exactly one target is required. Running members follow at their next poll, Spark queries at
-    their next micro-batch. A group that does not exist is created, as by Kafka's tool. Targets
-    outside the log are clamped to it, with a warning.
+    Exactly one target is required. Running members follow within half a second, at a poll, Spark
+    queries at their next micro-batch. A group that does not exist is created, as by Kafka's tool.
+    Targets outside the log are clamped to it, with a warning.
     """
     from offsetlog.core.group.reset import choose_scenario
 

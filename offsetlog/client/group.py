@@ -111,9 +111,9 @@ class Group:
         ``to`` is ``"earliest"``, ``"latest"``, ``"current"``, an offset, or a ``datetime``;
         or give one of ``shift_by`` (such as -100), ``to_datetime`` (ISO 8601), ``by_duration``
         (``"PT10M"``: ten minutes back) or ``from_file`` (what a plan's ``to_csv`` wrote).
-        Without a topic all topics of the group are reset. Running members follow at their next
-        poll. What lies outside the log is clamped to it, with a warning. A group that does not
-        exist is created.
+        Without a topic all topics of the group are reset. Running members follow within half
+        a second, at a poll. What lies outside the log is clamped to it, with a warning. A group
+        that does not exist is created.
         """
         options: dict[str, object] = {
             "shift-by": shift_by,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import offsetlog
-from offsetlog.core.group.requests import JoinRequest
 from offsetlog.core.group.facts import Subscription
+from offsetlog.core.group.requests import JoinRequest
 from tests.metrics.scrapes import written
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
-from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, wal
+from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, source, wal
 from tests.waiting import until
 
 NOW = {"availableNow": True}
@@ -58,6 +59,42 @@ def test_a_running_query_follows_every_kind_of_reset(
         fill(log, "orders", {0: 1})
         live.wait_for(had + 6)
         assert "@from" not in wal(tmp_path / "c", max(live.batches))
+
+
+def test_a_watermark_drops_a_replay_and_a_new_checkpoint_gives_it(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    """What docs/replay.md says of windows: the records are read again, and none comes of it."""
+    log.create_topic("timed")
+    with log.producer() as producer:
+        for n in range(100):
+            producer.send("timed", b"v", timestamp=1_700_000_000_000 + 10_000 * n)
+    given = {"subscribe": "timed", "group.id": "g"}
+    windows: list[list[Any]] = []
+
+    def run(checkpoint: str, start: str) -> Any:
+        windows.append([])
+        frame = source(spark, root, stream=True, startingOffsets=start, **given)
+        counted = frame.withWatermark("timestamp", "1 second")
+        counted = counted.groupBy(F.window("timestamp", "100 seconds")).count()
+        writer = counted.writeStream.outputMode("append").trigger(**NOW)
+        writer = writer.foreachBatch(lambda batch, _: windows[-1].extend(batch.collect()))
+        query = writer.option("checkpointLocation", str(tmp_path / checkpoint)).start()
+        assert query.awaitTermination(90)
+        return query
+
+    run("c", "earliest")
+    first = sorted((row["window"].start, row["count"]) for row in windows[-1])
+    assert len(first) == 9
+    log.group("g").reset("timed", to="earliest", dry_run=False)
+    again = run("c", "earliest")
+    read = [batch for batch in again.recentProgress if batch["numInputRows"]]
+    assert [batch["numInputRows"] for batch in read] == [100] and windows[-1] == []
+    assert read[0]["stateOperators"][0]["numRowsDroppedByWatermark"] > 0
+    assert lags(log)["timed", 0] == 0, "and the group has it all"
+    log.group("g").reset("timed", to="earliest", dry_run=False)
+    run("new", "group")
+    assert sorted((row["window"].start, row["count"]) for row in windows[-1]) == first
 
 
 def test_a_reset_forwards_passes_over_records(

@@ -4,7 +4,8 @@ Invariants:
 
 1. It reads what it holds in the table as it last folded it, and nothing else. What it is to give
    up it stops reading, then releases, with its last position.
-2. A reset of the group is followed at the next poll, for the partitions that were reset.
+2. A reset of the group is followed at the first poll that looks at the group again, which is half
+   a second later at most, for the partitions that were reset.
 3. A member that was expelled drops all its positions and joins anew under another name. A commit
    that it tries before that is ``FencedError``, and moves nothing.
 4. Committed is the next offset to read. An offset that never existed is refused, and so is

@@ -245,7 +245,7 @@ export function resetView(app, name, parameters) {
     }
     const button = view.sure && isCurrent
       ? h('div', { class: 'sure', role: 'group', 'aria-label': 'Are you sure?', 'data-key': 'sure' },
-        h('p', {}, h('b', {}, `Move the group ${name}?`), ' ', summary(moves), ' Running members follow at their next poll.'),
+        h('p', {}, h('b', {}, `Move the group ${name}?`), ' ', summary(moves), ' Running members follow within half a second.'),
         h('div', { class: 'buttons' },
           h('button', { type: 'button', class: 'danger', disabled: view.busy, onclick: execute }, 'Yes, move it'),
           h('button', {
