@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import offsetlog
-from offsetlog.core.group.facts import Subscription
+from offsetlog.core.group import checkpoint
+from offsetlog.core.group.facts import Subscription, encode_subscription
 from offsetlog.core.group.requests import JoinRequest
 from tests.metrics.scrapes import written
 
@@ -58,3 +59,18 @@ def test_one_that_dies_before_its_first_commit_stays_visible(tmp_path) -> None:
             assert other.group("billing").lag() == {("orders", 0): 5}
             other.group("billing").remove_members()
             assert other.group("billing").lag() == {}
+
+
+def test_a_state_that_an_older_version_stored_is_sound_and_the_lag_is_not_known(
+    log, monkeypatch
+) -> None:
+    log.create_topic("orders")
+    with log.consumer(group="billing", topics=["orders"], auto_offset_reset="earliest"):
+        with monkeypatch.context() as older:
+            older.setattr(
+                checkpoint, "encode_subscription", lambda said: encode_subscription(said.rules)
+            )
+            log.maintain()
+        with type(log)(log.store) as again:
+            assert again.group("billing").lag() == {("orders", 0): None}
+            assert not any(report.caches for report in again.verify())

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.fold import fold
-from offsetlog.core.group.state import EMPTY
+from offsetlog.core.group.state import EMPTY, by_rules
 from offsetlog.errors import OffsetLogError
 from offsetlog.format import facts_arrow as fact_rows
 
@@ -78,6 +78,6 @@ def state_file_fault(
     if state.version > version:
         return f"it is the state at version {state.version}, and the table is at {version}"
     earlier = [fact for fact in facts if fact.version <= state.version]
-    if fold(EMPTY, earlier, state.version) != state:
+    if by_rules(fold(EMPTY, earlier, state.version)) != by_rules(state):
         return f"it is not what the facts up to version {state.version} add up to"
     return None
