@@ -64,7 +64,12 @@ class _Progress(NamedTuple):
 
 class GroupOwner:
     def __init__(
-        self, log: Log, group: str, client: str, assigned: Iterable[Partition] = ()
+        self,
+        log: Log,
+        group: str,
+        client: str,
+        topics: Iterable[str],
+        assigned: Iterable[Partition] = (),
     ) -> None:
         self.group = group
         self.member = f"{client or 'spark'}-{_user_and_host()}-{log.env.new_id()[:8]}"
@@ -79,7 +84,13 @@ class GroupOwner:
         self._only = bool(self._start)
         self._met: set[TopicPartition] = set()
         self._subscription = Subscription(
-            (), "sticky", 0, self.member, socket.gethostname(), True, self._starting_point("")
+            _bounded(topics),
+            "sticky",
+            0,
+            self.member,
+            socket.gethostname(),
+            True,
+            self._starting_point(""),
         )
         self._unsaid = False
         """Whether the subscription is still to be written."""
@@ -97,9 +108,8 @@ class GroupOwner:
 
     # --- membership ------------------------------------------------------------------------
 
-    def join(self, topics: Iterable[str]) -> None:
+    def join(self) -> None:
         """Take the group over; whoever held it is expelled."""
-        self._subscription = self._subscription._replace(topics=_bounded(topics))
         self._table.accept(JoinRequest(self.group, self.member, self._subscription))
         group = self._table.table.group(self.group)
         member = group.members.get(self.member)

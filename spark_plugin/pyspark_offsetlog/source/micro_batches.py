@@ -102,9 +102,10 @@ class QueryRun:
             self._seen = self.topics.look(skip_deleted=True)
             group = self.options.group
             if group is not None:
+                named, client = self._names(self._seen), self.options.client
                 assigned = self.options.subscription.assigned
-                owner = GroupOwner(self.log, group, self.options.client, assigned)
-                owner.join(self._names(self._seen))
+                owner = GroupOwner(self.log, group, client, named, assigned)
+                owner.join()
                 self._owner = owner
         return self._seen
 
