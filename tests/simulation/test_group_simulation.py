@@ -29,7 +29,7 @@ FIRST_SEEDS = {
     "a reset moves all partitions": 4,
     "seeks looked up again": 4,
     "what is planned is committed": 3,
-    "a fenced query commits for the owner": 4,
+    "a fenced query commits for the owner": 159,
 }
 """Histories that found the bug when this was written; all others are looked at after them."""
 
