@@ -10,9 +10,9 @@ from offsetlog.core.group.facts import FactKind
 from pyspark_offsetlog.source import group_owner
 from tests.spark_plugin.unit.engine import Checkpoint, Engine, fill
 from tests.spark_plugin.unit.group_tools import GROUP, committed, group_of
-from tests.spark_plugin.unit.query_tools import ON_MEMORY_AND_DISK, log_of_orders
+from tests.spark_plugin.unit.query_tools import log_of_orders
 
-pytestmark = ON_MEMORY_AND_DISK
+pytestmark = pytest.mark.root_in("memory", "local")
 log = log_of_orders(partitions=2)
 
 
