@@ -125,7 +125,7 @@ def segment_files(
 
 def _downwards(topic: OpenTopic, partition: int, start: int, at: int) -> Iterator[Extent]:
     while at > start:
-        extent = topic.reader.plan(partition, at - 1, at)[0].extent
+        extent = topic.reader.extent_at(partition, at - 1)
         yield extent
         at = extent.base
 

@@ -269,7 +269,7 @@ class _Gathering:
 
     def _extent(self, partition: _Partition) -> Extent:
         at = partition.high - 1 if self._query.backwards else partition.low
-        return self._topic.reader.plan(partition.number, at, at + 1)[0].extent
+        return self._topic.reader.extent_at(partition.number, at)
 
     def _within_budget(self) -> bool:
         if not self._scanned:

@@ -79,8 +79,8 @@ def test_stored_states(name):
         for n, ref in enumerate(state.index.leaves)
     }
     for partition, part in enumerate(folded.parts):
-        found = fetch.plan(state, partition, part.start, part.end, leaves)
-        assert [piece.extent for piece in found] == [e for e in part.tail if e.end > part.start]
+        found = fetch.plan_part(state, partition, part.start, part.end, leaves)
+        assert [piece.extent for piece in found.pieces] == [e for e in part.tail if e.end > part.start]
 
 
 def test_what_only_rules_2_know():

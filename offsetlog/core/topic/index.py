@@ -223,13 +223,14 @@ def visible(fences: list[Fence], start: int, young: list[Extent]) -> list[Fence]
 
 
 def _cut(fence: Fence, base: int, end: int) -> Fence:
-    """A fence over less. Its times stay as bounds; its records and bytes become estimates."""
+    """A fence over less. Its times stay as bounds; its records and bytes become estimates, rounded
+    up: they are 0 only where the whole had none."""
     if (base, end) == (fence.base, fence.end):
         return fence
     width = fence.end - fence.base
     return fence._replace(
         base=base,
         end=end,
-        records=fence.records * (end - base) // width,
-        bytes=fence.bytes * (end - base) // width,
+        records=-(-fence.records * (end - base) // width),
+        bytes=-(-fence.bytes * (end - base) // width),
     )

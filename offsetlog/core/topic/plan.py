@@ -4,13 +4,16 @@ Rules of this module:
 
 1. A question that needs leaves which are not at hand answers ``NeedLeaves``; the caller
    loads them and asks again. Nothing is loaded that the partition and range don't need.
-2. The answer covers the range without a hole, or it is ``CorruptLogError``: a missing extent
-   is never an empty result.
+2. An answer that may cover less than was asked for is a ``PlannedPart``: it says where it ends,
+   and can't be taken for a tuple of pieces, which always covers its range (``Reader.plan``).
+3. Pieces lie edge to edge. Where no file holds an offset, or two do, that is
+   ``CorruptLogError``: a missing extent is never an empty result.
+4. An estimate is rounded up: it is 0 only where no file of the range holds anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from offsetlog.core.topic.extents import Extent
@@ -40,13 +43,31 @@ class PlannedPiece(NamedTuple):
     def records(self) -> int:
         """How many records these are: about, where a file with gaps is cut."""
         extent = self.extent
-        return extent.records * (self.end - self.start) // (extent.end - extent.base)
+        return share(extent.records, extent.base, extent.end, self.start, self.end)
 
     @property
     def bytes(self) -> int:
         """About how many bytes of records these are."""
         extent = self.extent
-        return extent.bytes * (self.end - self.start) // max(1, extent.end - extent.base)
+        return share(extent.bytes, extent.base, extent.end, self.start, self.end)
+
+    def may_have(self, rows: int) -> bool:
+        """Whether so many rows can be all of these records, as the extent counts them. One number
+        alone can, unless a file with gaps is cut."""
+        extent, width = self.extent, self.end - self.start
+        outside = extent.end - extent.base - width
+        return max(0, extent.records - outside) <= rows <= min(extent.records, width)
+
+
+class PlannedPart:
+    """The beginning of a range, at least its first piece if it has any. Whoever wants the rest
+    asks again from ``end``. It is no sequence, so it can't stand for all that was asked for."""
+
+    __slots__ = ("end", "pieces")
+
+    def __init__(self, pieces: tuple[PlannedPiece, ...], end: int) -> None:
+        self.pieces = pieces
+        self.end = end
 
 
 Leaves = Mapping[str, Leaf]
@@ -69,7 +90,7 @@ def check_range(state: TopicState, partition: int, start: int, end: int) -> None
         )
 
 
-def plan(
+def plan_part(
     state: TopicState,
     partition: int,
     start: int,
@@ -77,30 +98,48 @@ def plan(
     leaves: Leaves,
     max_records: int | None = None,
     max_bytes: int | None = None,
-) -> tuple[PlannedPiece, ...] | NeedLeaves:
-    """The files of [start, end) in order, cut off behind the piece that reaches a limit."""
+    ahead: int = 1,
+) -> PlannedPart | NeedLeaves:
+    """The first files of [start, end), in order: up to the piece that reaches
+    a limit, or to the first leaf that is not at hand. If not even the first one is, the leaves
+    that are needed, at most ``ahead`` of them."""
     check_range(state, partition, start, end)
-    ahead = 8 if max_records is None and max_bytes is None else 1
     out: list[PlannedPiece] = []
     records = size = 0
     at = start
     for extent in extents_of(state, partition, start, end, leaves, ahead):
         if isinstance(extent, NeedLeaves):
-            return extent if not out else tuple(out)
-        piece = PlannedPiece(extent, max(at, extent.base), min(end, extent.end))
+            return PlannedPart(tuple(out), at) if out else extent
+        if not extent.base <= at < extent.end or (out and extent.base < at):
+            raise _hole(state, partition, at)
+        piece = PlannedPiece(extent, at, min(end, extent.end))
         out.append(piece)
         at = piece.end
         if max_records is not None:
             records += piece.records
             if records >= max_records:
-                return tuple(out)
+                return PlannedPart(tuple(out), at)
         if max_bytes is not None:
             size += piece.bytes
             if size >= max_bytes:
-                return tuple(out)
+                return PlannedPart(tuple(out), at)
     if at < end:
         raise _hole(state, partition, at)
-    return tuple(out)
+    return PlannedPart(tuple(out), at)
+
+
+def tiling_fault(start: int, end: int, ranges: Iterable[tuple[int, int]]) -> str | None:
+    """What keeps these ranges, in the order in which they are given, from being [start, end)."""
+    at = start
+    for low, high in ranges:
+        if low > at:
+            return f"offsets {at} to {low} are left out"
+        if low < at:
+            return f"offsets {low} to {at} are there twice"
+        if not low < high <= end:
+            return f"offsets {low} to {high} lie outside"
+        at = high
+    return f"offsets {at} to {end} are left out" if at < end else None
 
 
 def live_fences(state: TopicState) -> dict[str, list[Fence]]:
@@ -156,7 +195,10 @@ def _stored(
         if fence.base > at:
             raise _hole(state, partition, at)
         low, high = max(start, fence.base), min(end, fence.end)
-        for position in leaf.span(partition, low, high):
+        span = leaf.span(partition, low, high)
+        if not span:
+            raise _hole(state, partition, low)
+        for position in span:
             yield leaf.extent(position)
         at = fence.end
     if at < end:
@@ -225,7 +267,7 @@ def estimate_bytes(state: TopicState, partition: int, start: int, end: int) -> i
     at = start
     for young in part.tail.overlapping(start, end):
         total += _stored_bytes(state, partition, at, young.base)
-        total += _share(young.bytes, young.base, young.end, start, end)
+        total += share(young.bytes, young.base, young.end, start, end)
         at = young.end
     return total + _stored_bytes(state, partition, at, end)
 
@@ -245,14 +287,15 @@ def estimate_time(state: TopicState, partition: int, offset: int) -> int | None:
 
 def estimate_records(state: TopicState, partition: int, start: int, end: int) -> int:
     """How many records lie in [start, end), from what is in memory: exactly, but where a file with
-    gaps, or a part of the index that names one, is cut."""
+    gaps, or a part of the index that names one, is or was cut. It is not 0 if such a file has any
+    record at all."""
     if state.rules < 2:
         return max(0, end - start)
     total = 0
     at = start
     for young in state.parts[partition].tail.overlapping(start, end):
         total += _stored_records(state, partition, at, young.base)
-        total += _share(young.records, young.base, young.end, start, end)
+        total += share(young.records, young.base, young.end, start, end)
         at = young.end
     return total + _stored_records(state, partition, at, end)
 
@@ -261,15 +304,16 @@ def _stored_records(state: TopicState, partition: int, start: int, end: int) -> 
     if start >= end:
         return 0
     fences = state.index.fences(partition, start, end)
-    return sum(_share(f.records, f.base, f.end, start, end) for f in fences)
+    return sum(share(f.records, f.base, f.end, start, end) for f in fences)
 
 
 def _stored_bytes(state: TopicState, partition: int, start: int, end: int) -> int:
     if start >= end:
         return 0
     fences = state.index.fences(partition, start, end)
-    return sum(_share(f.bytes, f.base, f.end, start, end) for f in fences)
+    return sum(share(f.bytes, f.base, f.end, start, end) for f in fences)
 
 
-def _share(size: int, base: int, end: int, low: int, high: int) -> int:
-    return size * (min(end, high) - max(base, low)) // max(1, end - base)
+def share(size: int, base: int, end: int, low: int, high: int) -> int:
+    """What [low, high) has of ``size``, if that is spread evenly over [base, end): rounded up."""
+    return -(-size * (min(end, high) - max(base, low)) // max(1, end - base))

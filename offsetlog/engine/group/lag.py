@@ -85,7 +85,7 @@ def _records(opened: OpenTopic, state: TopicState, number: int, offset: int) -> 
     if max_extents(state, number, offset, end) > COUNTED_EXTENTS:
         return estimate_records(state, number, offset, end)
     first, *rest = opened.reader.plan(number, offset, end)
-    records = sum(piece.extent.records for piece in rest)
+    records = sum(piece.records for piece in rest)
     if first.extent.dense or first.is_whole:
         return records + first.records
     for batch in opened.reader.read(number, offset, first.end, ("offset",)):

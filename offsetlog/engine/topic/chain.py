@@ -10,7 +10,10 @@ Invariants:
 4. An idle look is one request.
 5. No state is taken from a snapshot that the chain does not reach: the entry below its tip is
    there. On a server that costs one request, and only when nothing came after the snapshot.
-6. What is acknowledged lies in the chain that was folded, and not in a folder that took its
+6. A name that is missing is the end of the chain, or corruption if a later one stays in sight. A
+   look that ends at one looks beyond it when the topic is opened, and from then on now and then:
+   on a disk at some names, the farther the sparser; on a server by one request.
+7. What is acknowledged lies in the chain that was folded, and not in a folder that took its
    place, and nothing of another chain is folded upon the state of this one: an entry that is
    known is looked at again. On a disk that is done for each put and each entry that is folded,
    by the file's identity; on a server it is a request, so it is done now and then.
@@ -31,7 +34,13 @@ from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.errors import CorruptLogError, OffsetLogError, StorageError, UnknownTopicError
 from offsetlog.format import entries as entry_format
 from offsetlog.format.entries import StoredEntry
-from offsetlog.format.names import BUCKET_ENTRIES, EntryName, SnapshotName, bucket_folder
+from offsetlog.format.names import (
+    BUCKET_ENTRIES,
+    EntryName,
+    SnapshotName,
+    bucket_folder,
+    parse_entry,
+)
 from offsetlog.logs import get_logger
 from offsetlog.storage.store import Committed, Conflict, Offer, PutResult, Store
 
@@ -46,6 +55,8 @@ PROVEN_SECONDS = 600.0
 """For so long a chain on a server is believed to be the one that was folded."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
+BEYOND_SECONDS = 60.0
+"""For so long the end of a chain is believed to be one."""
 
 logger = get_logger(__name__)
 
@@ -66,6 +77,8 @@ class Ahead(NamedTuple):
 
     number: int
     stored: StoredEntry | None
+    beyond: int | None
+    """If nothing was: the number of a later entry that is there."""
 
 
 class _Anchor(NamedTuple):
@@ -103,6 +116,8 @@ class Chain:
         self._proven_until = float("-inf")
         self._lost = False
         """Whether the last look at the anchor did not find it."""
+        self._end_proven_until = float("-inf")
+        """Until then nobody looks whether anything lies beyond the end."""
         self.open_stored: Callable[[int], TopicState | None] | None = None
         """Gives the newest stored state whose tip is at most a number."""
         self._others_at = -COMPANY_ENTRIES
@@ -266,11 +281,15 @@ class Chain:
         finds one new entry is two; who is far behind asks for more and more at once.
         ``asked``: how many names a second look asks for."""
         with self._lock:
-            width = 1
-            while self._fold_window(width) == width:
+            # Behind a stored state the look beyond the end, where it is due, is in the same wait.
+            is_due = self._pool is not None and self.state.index.seq > 0 and self._doubts_end()
+            width = 2 if is_due else 1
+            while True:
+                folded = self._fold_window(width)
+                if folded < width and not self._passed_gap(folded + 1 < width):
+                    return self.state
                 if self._pool is not None:
                     width, asked = min(self.env.limits.window, asked), 2 * asked
-            return self.state
 
     def advance(self, ahead: Ahead | None = None) -> TopicState:
         """Fold what is there of the next names, in one go: an idle look is one request, and so
@@ -282,11 +301,13 @@ class Chain:
                 if ahead.stored is not None:
                     self.check_not_taken()
                     self._fold_one(ahead.number, ahead.stored)
+                elif ahead.beyond is not None:
+                    self._await_entry(ahead.number, ahead.beyond)
                 return self.state
             # Two hits in a row may be chance; from the third on there is a backlog.
             limit = 1 if self._pool is None else self.env.limits.window
             width = min(limit, 2 ** max(0, self._hits - 2))
-            full = self._fold_window(width) == width
+            full = self._fold_window(width) == width or self._passed_gap()
             self._hits = self._hits + 1 if full else 0
             return self.state
 
@@ -294,7 +315,11 @@ class Chain:
         """The next name, asked for before the look; what is wrong with it that look says."""
         number = self.state.tip
         try:
-            return None if self._hits > 2 else Ahead(number, self._get(number))
+            if self._hits > 2:
+                return None
+            stored = self._get(number)
+            beyond = self._seen_beyond(number) if stored is None else None
+            return Ahead(number, stored, beyond)
         except OffsetLogError:
             return None
 
@@ -342,6 +367,38 @@ class Chain:
                 self._fold_one(number, stored)
                 folded += 1
         return folded
+
+    def _doubts_end(self) -> bool:
+        return self.env.monotonic() >= self._end_proven_until
+
+    def _passed_gap(self, next_is_missing: bool = False) -> bool:
+        """Whether the name at which a look ended came into sight, because a later one is there;
+        corruption if it does not. ``next_is_missing``: the one after it is not there either."""
+        seen = self._seen_beyond(self.state.tip, next_is_missing)
+        if seen is not None:
+            self._await_entry(self.state.tip, seen)
+        return seen is not None
+
+    def _seen_beyond(self, tip: int, next_is_missing: bool = False) -> int | None:
+        """Number of an entry above ``tip``, which is not there, if it is time to look for one and
+        one is found. What has no entry 0 is no topic yet, or none any more."""
+        if not tip or not self._doubts_end():
+            return None
+        for number in self._numbers_beyond(tip, next_is_missing):
+            if self.store.get(str(EntryName(self.folder, number)), 0, 1) is not None:
+                return number
+        self._end_proven_until = self.env.monotonic() + BEYOND_SECONDS
+        return None
+
+    def _numbers_beyond(self, tip: int, next_is_missing: bool) -> list[int]:
+        """Those above ``tip`` that may be there."""
+        if self.store.is_local:
+            return [tip + 2**power for power in range(BUCKET_ENTRIES.bit_length())]
+        if self._end_proven_until < 0 and not self.state.index.seq:
+            # Of a chain without a stored state this is mostly one page.
+            listed = (parse_entry(f.name) for f in self.store.list(bucket_folder(self.folder, tip)))
+            return [name.number for name in listed if name is not None and name.number > tip][:1]
+        return [] if next_is_missing else [tip + 1]
 
     def _await_entry(self, missing: int, seen: int) -> None:
         """A later name was seen, so this one must come into sight; else the chain has a hole."""

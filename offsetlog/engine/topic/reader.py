@@ -55,6 +55,8 @@ LOCAL_FILES = 2
 LOCAL_BYTES = 1024 * 1024
 """On a local disk fewer files are read ahead, and small ones not at all: they take no longer than
 handing them to another thread."""
+PLANNED_LEAVES = 8
+"""Leaves that are held at once while a range is planned."""
 _ENTRY = attrgetter("entry")
 INLINE_ROWS = pa.schema([*ROWS, OFFSET, PARTITION])
 NOTHING: Mapping[int, bytes] = {}
@@ -129,22 +131,55 @@ class Reader:
 
     # --- planning --------------------------------------------------------------------------
 
-    def plan(
+    def plan(self, partition: int, start: int, end: int) -> tuple[fetch.PlannedPiece, ...]:
+        """All files of [start, end), in order. For who shares the range out, or counts it."""
+        while True:
+            pieces = self._whole_plan(self.chain.state, partition, start, end)
+            if pieces is not None:
+                return pieces
+            self.stored.recover()
+
+    def _whole_plan(
+        self, state: TopicState, partition: int, start: int, end: int
+    ) -> tuple[fetch.PlannedPiece, ...] | None:
+        """By one state, some leaves at a time; None when one of them can't be read."""
+        fetch.check_range(state, partition, start, end)
+        pieces: list[fetch.PlannedPiece] = []
+        leaves: dict[str, Leaf] = {}
+        at = start
+        while at < end:
+            part = fetch.plan_part(state, partition, at, end, leaves, ahead=PLANNED_LEAVES)
+            if isinstance(part, fetch.PlannedPart):
+                pieces += part.pieces
+                at = part.end
+                continue
+            leaves.clear()
+            if not self._load(part.uids, leaves):
+                return None
+        return tuple(pieces)
+
+    def plan_part(
         self,
         partition: int,
         start: int,
         end: int,
         max_records: int | None = None,
         max_bytes: int | None = None,
-    ) -> tuple[fetch.PlannedPiece, ...]:
+    ) -> fetch.PlannedPart:
+        """The first files of [start, end), at least one: as many as a limit lets, or fewer. For who
+        goes on from where it ends."""
         leaves: dict[str, Leaf] = {}
         while True:
             state = self.chain.state
-            answer = fetch.plan(state, partition, start, end, leaves, max_records, max_bytes)
-            if not isinstance(answer, fetch.NeedLeaves):
-                return answer
-            if not self._load(answer.uids, leaves):
+            part = fetch.plan_part(state, partition, start, end, leaves, max_records, max_bytes)
+            if isinstance(part, fetch.PlannedPart):
+                return part
+            if not self._load(part.uids, leaves):
                 self.stored.recover()
+
+    def extent_at(self, partition: int, offset: int) -> Extent:
+        """The file that holds an offset."""
+        return self.plan_part(partition, offset, offset + 1).pieces[0].extent
 
     def live(self, state: TopicState, choose: Callable[[Leaf, range], list[int]]) -> list[Extent]:
         """Live extents of all partitions, in no order: those that ``choose`` picks from the spans
@@ -208,13 +243,16 @@ class Reader:
         at = start
         failed: _OldPlan | None = None
         while at < end:
-            pieces = planned or self.plan(partition, at, end, max_records=self._limits.plan_records)
+            limit = self._limits.plan_records
+            pieces = planned or self.plan_part(partition, at, end, max_records=limit).pieces
             planned = ()
             if failed is not None and pieces[0].extent == failed.extent:
                 raise _corrupt(failed)
             failed = None
             try:
                 for batch in self._read_pieces(pieces, columns, since):
+                    if batch.start != at or not at < batch.end <= end:
+                        raise self._untiled(batch, at, end)
                     yield batch
                     at = batch.end
             except _OldPlan as old:
@@ -228,13 +266,49 @@ class Reader:
         self, pieces: tuple[fetch.PlannedPiece, ...], columns: tuple[str, ...], since: int | None
     ) -> Iterator[FetchedBatch]:
         at_once = self._limits.whole_bytes if since is None else LOOKUP_BYTES
+        # Of a lookup by time some rows are left out, and a table without columns has no rows.
+        counts = since is None and bool(columns)
         for piece, source in self._sources(pieces, at_once):
-            if source is None:
-                yield _nothing(piece, piece.start, columns)
-            elif isinstance(source, OpenSegment):
-                yield from _segment_batches(piece, source, columns, since)
-            else:
-                yield self._inline_batch(piece, source, columns)
+            rows = 0
+            for batch in self._batches(piece, source, columns, since):
+                rows += batch.table.num_rows
+                if counts and batch.end == piece.end and not piece.may_have(rows):
+                    raise self._miscounted(piece, rows)
+                yield batch
+
+    def _batches(
+        self,
+        piece: fetch.PlannedPiece,
+        source: _Source,
+        columns: tuple[str, ...],
+        since: int | None,
+    ) -> Iterable[FetchedBatch]:
+        if source is None:
+            return (_nothing(piece, piece.start, columns),)
+        if isinstance(source, OpenSegment):
+            return _segment_batches(piece, source, columns, since)
+        return (self._inline_batch(piece, source, columns),)
+
+    def _miscounted(self, piece: fetch.PlannedPiece, rows: int) -> CorruptLogError:
+        extent = piece.extent
+        name: object = "no file"
+        if extent.inline:
+            name = EntryName(self.chain.folder, extent.entry)
+        elif not extent.is_empty:
+            name = segment_of(self.chain.folder, extent)
+        return CorruptLogError(
+            f"{name} has {rows} records with offsets {piece.start} to {piece.end} of "
+            f"{self.chain.folder}-{extent.partition}; the log counts {extent.records} in "
+            f"{extent.base} to {extent.end}.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
+
+    def _untiled(self, batch: FetchedBatch, at: int, end: int) -> CorruptLogError:
+        return CorruptLogError(
+            f"Offsets {at} to {end} of {self.chain.folder}-{batch.partition} were to be read, and "
+            f"{batch.start} to {batch.end} came next.",
+            "Run 'offsetlog verify' on the topic.",
+        )
 
     def _sources(
         self, pieces: tuple[fetch.PlannedPiece, ...], at_once: int

@@ -249,8 +249,8 @@ class _Erasure:
 
     def _cut_end(self, partition: int, start: int) -> int:
         """The end of a file that the log start cuts; the log start where it cuts none."""
-        [piece] = self._topic.reader.plan(partition, start, start + 1)
-        return piece.extent.end if piece.extent.base < start else start
+        extent = self._topic.reader.extent_at(partition, start)
+        return extent.end if extent.base < start else start
 
 
 def _user() -> str:

@@ -113,7 +113,8 @@ class Shrinker:
         at = start
         while at < end:
             limit = self._chain.env.limits.plan_records
-            for piece in self._topic.reader.plan(partition, at, end, max_records=limit):
+            part = self._topic.reader.plan_part(partition, at, end, max_records=limit)
+            for piece in part.pieces:
                 whole = PlannedPiece(piece.extent, piece.start, piece.extent.end)
                 yield whole
                 at = whole.end

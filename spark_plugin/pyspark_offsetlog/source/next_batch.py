@@ -133,10 +133,11 @@ def limit_bytes(
         share = max(1, max_bytes * size // total)
         left, at = share, plan.begin[tp]
         reader = topic(tp.topic).reader
-        for piece in reader.plan(tp.partition, at, plan.end[tp], max_bytes=share):
-            if piece.bytes > left:
-                at = piece.start + left * (piece.end - piece.start) // piece.bytes
-                break
-            left, at = left - piece.bytes, piece.end
+        while left and at < plan.end[tp]:
+            for piece in reader.plan_part(tp.partition, at, plan.end[tp], max_bytes=left).pieces:
+                taken = min(left, piece.bytes)
+                width = piece.end - piece.start
+                at = piece.start + (taken * width // piece.bytes if taken < piece.bytes else width)
+                left -= taken
         ends[tp] = min(plan.end[tp], max(plan.begin[tp] + 1, at))
     return plan._replace(end=ends)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from math import inf
 from typing import Any, NamedTuple
 
@@ -32,7 +33,8 @@ from offsetlog.core.decode import (
     record,
     string,
 )
-from offsetlog.errors import CorruptLogError, InvalidRequestError
+from offsetlog.core.topic.plan import tiling_fault
+from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.values import MAX_OFFSET, TopicPartition
 
 GROUP, RESET, FROM = "@group", "@reset", "@from"
@@ -135,7 +137,42 @@ def split_ranges(
     ranges: Iterable[OffsetRange], min_partitions: int | None, max_records: int | None
 ) -> list[OffsetRange]:
     """One range for each partition, or more of them where the user asks for it."""
-    out = [r for r in ranges if r.size > 0]
+    asked = [r for r in ranges if r.size > 0]
+    out = _split(asked, min_partitions, max_records)
+    check_tiling(asked, out)
+    return out
+
+
+def check_tiling(asked: Iterable[OffsetRange], sent: Iterable[OffsetRange]) -> None:
+    """Refuse to read anything else than all offsets that were asked for, each of them once."""
+    shares: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for r in sorted(sent):
+        shares.setdefault(TopicPartition(r.topic, r.partition), []).append((r.start, r.end))
+    for tp, group in groupby(sorted(asked), lambda r: TopicPartition(r.topic, r.partition)):
+        mine = shares.pop(tp, [])
+        for r in group:
+            taken = [share for share in mine if share[0] < r.end]
+            mine = mine[len(taken) :]
+            fault = tiling_fault(r.start, r.end, taken)
+            if fault is not None:
+                raise not_covered(r, fault)
+        if mine:
+            shares[tp] = mine
+    for (topic, partition), [(start, end), *_] in shares.items():
+        r = OffsetRange(topic, partition, start, end)
+        raise not_covered(r, "nobody asked for them")
+
+
+def not_covered(r: OffsetRange, fault: str) -> OffsetLogError:
+    return OffsetLogError(
+        f"Offsets {r.start} to {r.end} of {r.topic}-{r.partition} can't be shared out: {fault}.",
+        "Nothing was read. Run 'offsetlog verify' on the topic; if that is sound, report this.",
+    )
+
+
+def _split(
+    out: list[OffsetRange], min_partitions: int | None, max_records: int | None
+) -> list[OffsetRange]:
     if max_records is not None:
         out = [piece for r in out for piece in _cut(r, -(-r.size // max_records))]
     if min_partitions is None or len(out) >= min_partitions:

@@ -10,6 +10,9 @@ Invariants:
    that plan is old.
 4. Before a task reads anything, and again when it has read all, it sees that the root on its
    machine is the one that the driver planned with.
+5. What the driver sends is what the offsets say: the ranges of all tasks tile it, and the pieces
+   of a range tile the range. What a task reads tiles its ranges (``Reader.read``). Anything else
+   is an error that names the offsets.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ from contextlib import ExitStack
 import pyarrow as pa
 
 from offsetlog.client.log import Log
-from offsetlog.core.topic.plan import PlannedPiece, max_extents
+from offsetlog.core.topic.plan import PlannedPiece, max_extents, tiling_fault
 from offsetlog.engine import OpenTopic
 from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
 from offsetlog.filesystems import hadoop_url
 from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
-from pyspark_offsetlog.source.offsets import OffsetRange
+from pyspark_offsetlog.source.offsets import OffsetRange, check_tiling, not_covered
 from pyspark_offsetlog.source.plans import LogPartition, PlannedRange
 from pyspark_offsetlog.source.to_spark import OutputColumns, spark_batches
 from pyspark_offsetlog.source.visibility import DataLoss, state_with
@@ -60,6 +63,9 @@ def plan_ranges(
         pieces: tuple[PlannedPiece, ...] = ()
         if room and max_extents(reader.chain.state, *r[1:]) <= PLANNED_EXTENTS:
             pieces = reader.plan(r.partition, r.start, r.end)
+            fault = tiling_fault(r.start, r.end, ((piece.start, piece.end) for piece in pieces))
+            if fault is not None:
+                raise not_covered(r, fault)
             if len(pieces) > room:
                 pieces, room = (), 0  # Nor is any other range looked through in vain.
             elif len(pieces) > SHIPPED_EXTENTS:
@@ -89,6 +95,7 @@ def plan_tasks(
         count = max(1, *(-(-amount // limit) for amount, limit in limits))
         tasks = [LogPartition(place, (w,), fails) for w in work if not w.is_in_chain]
         tasks += [LogPartition(place, some, fails) for some in _runs(shared, records / count)]
+    check_tiling((w.range for w in work), (w.range for task in tasks for w in task.work))
     for task in tasks:
         task.jvm_root = _jvm_root(log)
         add_entries(log, task)

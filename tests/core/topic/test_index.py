@@ -82,7 +82,16 @@ def planned(state: TopicState, partition: int, leaves: dict[str, Leaf]) -> list[
     part = state.parts[partition]
     if part.start == part.end:
         return []
-    return [piece.extent for piece in fetch.plan(state, partition, part.start, part.end, leaves)]
+    return [piece.extent for piece in whole(state, partition, part.start, part.end, leaves)]
+
+
+def whole(
+    state: TopicState, partition: int, low: int, high: int, leaves: dict[str, Leaf]
+) -> tuple[fetch.PlannedPiece, ...]:
+    """A plan of a range with all leaves at hand: nothing ends it early."""
+    part = fetch.plan_part(state, partition, low, high, leaves)
+    assert isinstance(part, fetch.PlannedPart) and part.end == high
+    return part.pieces
 
 
 def live(state: TopicState, leaves: dict[str, Leaf]) -> list[Extent]:
@@ -110,14 +119,14 @@ def lookups(state: TopicState, partition: int, expected: list[Extent], leaves, d
     if part.start < part.end:
         low = data.draw(st.integers(part.start, part.end - 1))
         high = data.draw(st.integers(low + 1, part.end))
-        pieces = fetch.plan(state, partition, low, high, leaves)
-        assert not isinstance(pieces, fetch.NeedLeaves)
+        pieces = whole(state, partition, low, high, leaves)
         assert pieces[0].start == low and pieces[-1].end == high
         assert all(a.end == b.start for a, b in zip(pieces, pieces[1:], strict=False))
         assert [p.extent for p in pieces] == [e for e in expected if e.end > low and e.base < high]
         limit = data.draw(st.integers(1, 4))
-        cut = fetch.plan(state, partition, low, high, leaves, max_records=limit)
-        assert cut == pieces[: len(cut)] and cut
+        limited = fetch.plan_part(state, partition, low, high, leaves, max_records=limit)
+        cut = limited.pieces
+        assert cut == pieces[: len(cut)] and cut and limited.end == cut[-1].end
         assert sum(p.records for p in cut[:-1]) < limit
     for time in range(0, 62, 7):
         at = part.start
@@ -181,7 +190,7 @@ def test_a_missing_leaf_is_asked_for_and_never_an_empty_answer(entries):
         part = state.parts[partition]
         if part.start == part.end:
             continue
-        answer = fetch.plan(state, partition, part.start, part.end, {})
+        answer = fetch.plan_part(state, partition, part.start, part.end, {})
         assert isinstance(answer, fetch.NeedLeaves) and answer.uids
         assert set(answer.uids) <= set(who.leaves)
 
@@ -194,10 +203,10 @@ def test_a_hole_in_the_index_is_corruption_and_bad_ranges_are_named():
     holed = part._replace(tail=part.tail.trimmed(4))
     broken = story.state._replace(parts=(holed, *story.state.parts[1:]))
     with pytest.raises(CorruptLogError, match="offset 0"):
-        fetch.plan(broken, 0, 0, 6, {})
+        fetch.plan_part(broken, 0, 0, 6, {})
     with pytest.raises(CorruptLogError, match="offset 0"):
         fetch.live_fences(broken)
     with pytest.raises(OffsetOutOfRangeError, match="0 to 5, and the next"):
-        fetch.plan(story.state, 0, 0, 7, {})
+        fetch.plan_part(story.state, 0, 0, 7, {})
     with pytest.raises(UnknownTopicError):
-        fetch.plan(story.state, 2, 0, 0, {})
+        fetch.plan_part(story.state, 2, 0, 0, {})
