@@ -12,7 +12,8 @@ Invariants:
    there. On a server that costs one request, and only when nothing came after the snapshot.
 6. A name that is missing is the end of the chain, or corruption if a later one stays in sight. A
    look that ends at one looks beyond it when the topic is opened, and from then on now and then:
-   on a disk at some names, the farther the sparser; on a server by one request.
+   without a stored state it lists the folder, else it asks for the next name, and on a disk for
+   some behind that, the farther the sparser. Nothing is put at a name that stayed missing.
 7. What is acknowledged lies in the chain that was folded, and not in a folder that took its
    place, and nothing of another chain is folded upon the state of this one: an entry that is
    known is looked at again. On a disk that is done for each put and each entry that is folded,
@@ -118,6 +119,8 @@ class Chain:
         """Whether the last look at the anchor did not find it."""
         self._end_proven_until = float("-inf")
         """Until then nobody looks whether anything lies beyond the end."""
+        self._gap: tuple[int, int] | None = None
+        """An entry that stayed missing, and a later one that was seen. Nothing is put there."""
         self.open_stored: Callable[[int], TopicState | None] | None = None
         """Gives the newest stored state whose tip is at most a number."""
         self._others_at = -COMPANY_ENTRIES
@@ -392,12 +395,12 @@ class Chain:
 
     def _numbers_beyond(self, tip: int, next_is_missing: bool) -> list[int]:
         """Those above ``tip`` that may be there."""
-        if self.store.is_local:
-            return [tip + 2**power for power in range(BUCKET_ENTRIES.bit_length())]
         if self._end_proven_until < 0 and not self.state.index.seq:
             # Of a chain without a stored state this is mostly one page.
             listed = (parse_entry(f.name) for f in self.store.list(bucket_folder(self.folder, tip)))
             return [name.number for name in listed if name is not None and name.number > tip][:1]
+        if self.store.is_local:
+            return [tip + 2**power for power in range(BUCKET_ENTRIES.bit_length())]
         return [] if next_is_missing else [tip + 1]
 
     def _await_entry(self, missing: int, seen: int) -> None:
@@ -409,6 +412,7 @@ class Chain:
                 self._fold_one(missing, stored)
                 return
             self.env.sleep(0.02 * 2**attempt)
+        self._gap = missing, seen
         raise CorruptLogError(
             f"{EntryName(self.folder, missing)} is missing, though entry {seen} is there.",
             "Restore it from a backup; 'offsetlog verify' names all faults.",
@@ -443,6 +447,8 @@ class Chain:
         ``tried`` takes the numbers where the bytes may be. An error says ``may_have_landed``
         whenever they may be at one of them and the fold has not told."""
         write_id = stored.entry.write_id
+        if self._gap is not None and self._gap[0] == self.state.tip:
+            self._await_entry(*self._gap)
         void = judge(self.state, stored.entry)
         if void is not None:
             return LandedEntry(None, void)
