@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
 
@@ -149,6 +150,33 @@ def test_a_large_replay_is_read_by_tasks_within_the_limits(
         live.finished()
     assert {b: len(rows) for b, rows in live.batches.items()} == {2: 5000, 3: 3000}
     assert places(live.rows) == {("many", 0): [*range(1000, 9000)]}
+
+
+def test_a_replay_after_upkeep_reads_all_though_the_running_query_opened_an_older_index(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    """The oldest files are merged while it runs: for its driver these are newer than the rest."""
+    log.create_topic("many", config={"retention.ms": -1})
+    end = 0
+    with log.producer() as producer:
+        for count in (*[2_400] * 10, *[10_000] * 3):
+            values = [f"many-0-{at}" for at in range(end, end + count)]
+            producer.send_arrow("many", pa.table({"key": ["k" * 150] * count, "value": values}))
+            producer.flush()
+            end += count
+    for _ in range(70):
+        fill(log, "many", {0: 1})
+    everything = {("many", 0): [*range(54_070)]}
+    with Live(spark, root, tmp_path / "c", **{**GROUP, "subscribe": "many"}) as live:
+        live.wait_for(54_070)
+        until(lambda: lags(log) == {("many", 0): 0})
+        [done] = log.maintain("many")
+        assert done.new_segments
+        last = max(live.batches)
+        log.group("g").reset("many", to="earliest", dry_run=False)
+        live.wait_for(2 * 54_070)
+        assert since(live, last) == everything
+        until(lambda: lags(log) == {("many", 0): 0})
 
 
 def test_a_checkpoint_of_another_group_adopts_the_present_number(

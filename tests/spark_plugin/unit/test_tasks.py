@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 import offsetlog
-from offsetlog.errors import OffsetOutOfRangeError
+from offsetlog.errors import CorruptLogError, OffsetLogError, OffsetOutOfRangeError
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.source import read_tasks as rows
-from pyspark_offsetlog.source.offsets import OffsetRange
+from pyspark_offsetlog.source.offsets import OffsetRange, check_tiling
+from pyspark_offsetlog.source.plans import LogPartition
 from tests.spark_plugin.unit.engine import TARGET
 
 PARTITIONS = 6
@@ -201,7 +202,8 @@ import offsetlog
 from pyspark_offsetlog import datasource
 from pyspark_offsetlog.source import read_tasks, stream
 from pyspark_offsetlog.source.to_spark import output_columns
-from pyspark_offsetlog.source.offsets import OffsetRange
+from pyspark_offsetlog.source.offsets import OffsetRange, check_tiling
+from pyspark_offsetlog.source.plans import LogPartition
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.schema import source_schema
 
@@ -216,3 +218,99 @@ with offsetlog.open(sys.argv[1]) as log:
     command = [sys.executable, "-c", program, log.url]
     said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert said.stdout.split() == ["3", "False"]
+
+
+# --- nothing is left out -------------------------------------------------------------------
+
+
+@pytest.fixture
+def erased(tmp_path):
+    """What erasure rewrote is in no stored index yet, and lies before what is in one."""
+    with offsetlog.open(str(tmp_path / "erased")) as log:
+        log.create_topic("orders", config={"retention.ms": -1})
+        for number in range(13):
+            keys = [b"%d-%d" % (number, at) for at in range(10)]
+            with log.producer() as producer:
+                producer.send_arrow("orders", pa.table({"key": keys, "value": keys}))
+            if number == 9:
+                log.maintain("orders", grace_ms=0)
+        log.open_topic("orders").stored.publish()
+        log.topic("orders").erase(keys=[b"0-0"])
+    with offsetlog.open(str(tmp_path / "erased")) as log:
+        state = log.open_topic("orders").state()
+        assert [(e.base, e.end) for e in state.parts[0].tail] == [(0, 100)]
+        assert state.index.fences(0, 100, 130)
+        yield log
+
+
+def test_what_was_rewritten_before_stored_files_does_not_end_a_plan(erased):
+    [work] = rows.plan_ranges(erased.open_topic, [OffsetRange("orders", 0, 0, 130)])
+    assert [(p.start, p.end) for p in work.pieces] == [(0, 100), (100, 110), (110, 120), (120, 130)]
+    [task] = rows.plan_tasks(erased, LogAddress(erased.url), [work])
+    assert sum(batch.num_rows for batch in rows.read(task, TARGET)) == 129
+
+
+def test_the_driver_sends_no_pieces_that_leave_something_out(erased, monkeypatch):
+    reader = erased.open_topic("orders").reader
+    pieces = reader.plan(0, 0, 130)
+    for wrong, said in (
+        (pieces[:-1], "offsets 120 to 130 are left out"),
+        (pieces[:1] + pieces[2:], "offsets 100 to 110 are left out"),
+        (pieces[:2] + pieces[1:], "offsets 100 to 110 are there twice"),
+    ):
+        monkeypatch.setattr(reader, "plan", lambda *_, wrong=wrong: wrong)
+        with pytest.raises(OffsetLogError, match=f"0 to 130 of orders-0 .*: {said}"):
+            rows.plan_ranges(erased.open_topic, [OffsetRange("orders", 0, 0, 130)])
+
+
+def test_the_driver_sends_tasks_for_all_ranges(log, monkeypatch):
+    send(log, 5)
+    ranges = [OffsetRange("orders", p, 0, 5) for p in range(PARTITIONS)]
+    work = rows.plan_ranges(log.open_topic, ranges)
+    monkeypatch.setattr(rows, "_runs", lambda shared, _: iter([tuple(shared[1:])]))
+    with pytest.raises(OffsetLogError, match="0 to 5 of orders-0 .*0 to 5 are left out"):
+        rows.plan_tasks(log, LogAddress(log.url), work)
+
+
+def test_ranges_tile_what_was_asked_for():
+    def of(*pairs, topic="t"):
+        return [OffsetRange(topic, 0, start, end) for start, end in pairs]
+
+    check_tiling(of((5, 9)), of((7, 9), (5, 7)))
+    check_tiling(of((0, 2), (8, 9)), of((8, 9), (0, 1), (1, 2)))
+    check_tiling([], [])
+    for asked, sent, said in (
+        (of((5, 9)), of((5, 8)), "offsets 8 to 9 are left out"),
+        (of((5, 9)), of((6, 9)), "offsets 5 to 6 are left out"),
+        (of((5, 9)), of((5, 7), (8, 9)), "offsets 7 to 8 are left out"),
+        (of((5, 9)), of((5, 8), (7, 9)), "offsets 7 to 8 are there twice"),
+        (of((5, 9)), of((5, 10)), "offsets 5 to 10 lie outside"),
+        (of((5, 9)), of((5, 9), (9, 10)), "nobody asked"),
+        (of((5, 9)), of((5, 9)) + of((0, 1), topic="u"), "0 to 1 of u-0 .*nobody asked"),
+        (of((5, 9)) + of((0, 1), topic="u"), of((5, 9)), "0 to 1 of u-0 .*left out"),
+    ):
+        with pytest.raises(OffsetLogError, match=said):
+            check_tiling(asked, sent)
+
+
+def test_a_task_whose_pieces_leave_something_out_fails_by_name(erased, monkeypatch):
+    [work] = rows.plan_ranges(erased.open_topic, [OffsetRange("orders", 0, 0, 130)])
+    holed = work._replace(pieces=work.pieces[:1] + work.pieces[2:])
+    with pytest.raises(CorruptLogError, match="Offsets 100 to 130 of orders-0 .*110 to 120 came"):
+        list(rows.read(LogPartition(LogAddress(erased.url), (holed,)), TARGET))
+    short = LogPartition(LogAddress(erased.url), (work._replace(pieces=work.pieces[:1]),))
+    assert sum(batch.num_rows for batch in rows.read(short, TARGET)) == 129
+
+
+def test_a_batch_of_limited_bytes_goes_on_behind_what_was_rewritten(erased):
+    """It ended where the first leaf of the index was needed."""
+    from pyspark_offsetlog.source.next_batch import BatchPlan, Look, limit_bytes
+
+    state = erased.open_topic("orders").state()
+    tp = offsetlog.TopicPartition("orders", 0)
+    plan = BatchPlan({tp: 0}, {tp: 130}, {}, ())
+    whole = sum(piece.bytes for piece in erased.open_topic("orders").reader.plan(0, 0, 130))
+    look = Look({"orders": state})
+    limited = limit_bytes(plan, whole - whole // 20, look, erased.open_topic)
+    assert 100 < limited.end[tp] < 130
+    assert limit_bytes(plan, 1, look, erased.open_topic).end[tp] == 1
