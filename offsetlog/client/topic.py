@@ -43,7 +43,8 @@ class PartitionInfo(NamedTuple):
     """About as many: keys, values and headers, before compression."""
 
     records: int
-    """Exactly, but for topics with gaps of more than some thousand files: there about as many."""
+    """Exactly, but where the log start, or a rewrite, cut a file with gaps or a part of the index
+    that names one: there about as many, and not 0 while there are any."""
 
 
 class TableInfo(NamedTuple):

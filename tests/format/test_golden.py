@@ -80,7 +80,9 @@ def test_stored_states(name):
     }
     for partition, part in enumerate(folded.parts):
         found = fetch.plan_part(state, partition, part.start, part.end, leaves)
-        assert [piece.extent for piece in found.pieces] == [e for e in part.tail if e.end > part.start]
+        assert [piece.extent for piece in found.pieces] == [
+            e for e in part.tail if e.end > part.start
+        ]
 
 
 def test_what_only_rules_2_know():

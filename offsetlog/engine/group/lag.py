@@ -5,7 +5,8 @@ Invariants:
 1. Records are counted on a fresh look at each topic, those that are there; bytes are what its
    index says, without reading. Only the age of the first record is read, one record for each
    partition, and where a position cuts a file with gaps, its offsets; where that is too many
-   requests (``estimated_backlog``), it is what the index says, too.
+   requests (``estimated_backlog``), it is what the index says, too: rounded up, so that it is
+   never 0 where a record is left.
 2. A topic that is gone has no span; it is never an error here.
 """
 

@@ -155,4 +155,6 @@ def test_over_a_network_it_is_found_too_and_costs_a_request_only_at_the_tip(cut,
     store, handle = opened(tmp_path / "log")
     assert handle.state().tip == tip + 1
     busy = [name for name in store.asked if "/_log/" in name]
-    assert [int(name[-28:-8]) for name in busy] == [tip, tip + 1, tip + 2], "one that came after is proof"
+    assert [int(name[-28:-8]) for name in busy] == [tip, tip + 1, tip + 2], (
+        "one that came after is proof"
+    )

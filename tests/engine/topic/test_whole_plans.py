@@ -93,7 +93,11 @@ class History:
         self.log.maintain("t", grace_ms=0)
         if self.compacts:
             self.rows = [
-                {at: r for at, r in rows.items() if at == max(a for a in rows if rows[a][0] == r[0])}
+                {
+                    at: r
+                    for at, r in rows.items()
+                    if at == max(a for a in rows if rows[a][0] == r[0])
+                }
                 for rows in self.rows
             ]
 
@@ -240,31 +244,30 @@ def test_leaves_that_go_in_the_middle_of_a_plan_cost_time_alone(
 ) -> None:
     """They are merged into newer ones, and more is appended, between two looks for leaves: the
     plan is of one state all the same."""
-    with many_leaves(80) as log:
-        with Log(MemoryStore(log.store._root), ENV) as other:
-            topic = other.open_topic("t")
-            topic.state()
-            load, calls = topic.reader._load, itertools.count()
+    with many_leaves(80) as log, Log(MemoryStore(log.store._root), ENV) as other:
+        topic = other.open_topic("t")
+        topic.state()
+        load, calls = topic.reader._load, itertools.count()
 
-            def changed(uids: tuple[str, ...], leaves: dict[str, Any]) -> bool:
-                if next(calls) == 1:
+        def changed(uids: tuple[str, ...], leaves: dict[str, Any]) -> bool:
+            if next(calls) == 1:
+                log.maintain("t", grace_ms=0)
+                for _ in range(3):
+                    with log.producer() as producer:
+                        producer.send("t", b"more")
                     log.maintain("t", grace_ms=0)
-                    for _ in range(3):
-                        with log.producer() as producer:
-                            producer.send("t", b"more")
-                        log.maintain("t", grace_ms=0)
-                        log.open_topic("t").stored.publish()
-                    log.store.delete([f.name for f in list(log.store.list("t/_index"))[:4]])
-                    topic.stored._leaves.clear()
-                    other.open_topic("t").state()
-                return load(uids, leaves)
+                    log.open_topic("t").stored.publish()
+                log.store.delete([f.name for f in list(log.store.list("t/_index"))[:4]])
+                topic.stored._leaves.clear()
+                other.open_topic("t").state()
+            return load(uids, leaves)
 
-            monkeypatch.setattr(topic.reader, "_load", changed)
-            pieces = topic.reader.plan(0, 0, 80)
-            assert next(calls) > 2
-            edges = [0, *(piece.end for piece in pieces)]
-            assert [(p.start, p.end) for p in pieces] == list(itertools.pairwise(edges))
-            assert edges[-1] == 80
+        monkeypatch.setattr(topic.reader, "_load", changed)
+        pieces = topic.reader.plan(0, 0, 80)
+        assert next(calls) > 2
+        edges = [0, *(piece.end for piece in pieces)]
+        assert [(p.start, p.end) for p in pieces] == list(itertools.pairwise(edges))
+        assert edges[-1] == 80
 
 
 @pytest.mark.parametrize("wrong", ["left out", "twice", "beyond"])

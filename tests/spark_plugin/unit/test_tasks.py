@@ -311,6 +311,6 @@ def test_a_batch_of_limited_bytes_goes_on_behind_what_was_rewritten(erased):
     plan = BatchPlan({tp: 0}, {tp: 130}, {}, ())
     whole = sum(piece.bytes for piece in erased.open_topic("orders").reader.plan(0, 0, 130))
     look = Look({"orders": state})
-    limited = limit_bytes(plan, whole - whole // 20, look, erased.open_topic)
+    limited = limit_bytes(plan, whole - whole // 8, look, erased.open_topic)
     assert 100 < limited.end[tp] < 130
     assert limit_bytes(plan, 1, look, erased.open_topic).end[tp] == 1
