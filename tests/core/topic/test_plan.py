@@ -1,13 +1,18 @@
-"""Landing, retention, rewriting, collection, invariants."""
+"""Landing, retention, rewriting, collection, invariants, plans and estimates."""
 
 from __future__ import annotations
 
+import itertools
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetlog.core.topic import invariants, landing, retention, rewrite
-from offsetlog.core.topic.extents import Extent
-from offsetlog.core.topic.index import integers, leaf_of
+from offsetlog.core.topic import invariants, landing, plan, publish, retention, rewrite
+from offsetlog.core.topic.extents import Extent, Tail
+from offsetlog.core.topic.index import EMPTY_INDEX, integers, leaf_of
+from offsetlog.core.topic.state import EMPTY_STATE, PartitionState
+from offsetlog.errors import CorruptLogError
 from offsetlog.values import NO_LIMIT
 from tests.core.topic.test_fold import Story, append
 
@@ -205,3 +210,87 @@ def test_impossible_states_are_found():
         state._replace(head=9),
     ):
         assert list(invariants.state_faults(broken))
+
+
+# --- plans and estimates -------------------------------------------------------------------
+
+
+@st.composite
+def gapped(draw) -> list[tuple[Extent, set[int]]]:
+    """Files edge to edge with the offsets of their records; the last one of each has one, or none
+    has any."""
+    out, base = [], 0
+    for number in range(draw(st.integers(1, 8))):
+        end = base + draw(st.integers(1, 12))
+        there = draw(st.sets(st.integers(base, end - 1)))
+        if there:
+            there.add(end - 1)
+        extent = Extent(
+            0, base, end, len(there), 10 * len(there), 0, 9, 0, number, "", 0,
+            REF if there else None, True,
+        )  # fmt: skip
+        out.append((extent, there))
+        base = end
+    return out
+
+
+@given(gapped(), st.data())
+def test_an_estimate_is_0_only_where_nothing_is_left(files, data):
+    extents = [extent for extent, _ in files]
+    stored = sorted(data.draw(st.sets(st.integers(0, len(extents) - 1))))
+    leaf = leaf_of([extents[i] for i in stored])
+    made = publish.publish(
+        EMPTY_INDEX, 9, [(0, [extents[i] for i in stored])], {}, iter(["a" * 32]), publish.LIMITS
+    )
+    tail = Tail([extent for i, extent in enumerate(extents) if i not in stored])
+    end = extents[-1].end
+    state = EMPTY_STATE._replace(
+        topic="t", alive=True, partitions=1, rules=2, tip=9, index=made.index,
+        parts=(PartitionState(0, end, tail),),
+    )  # fmt: skip
+    part = plan.plan_part(state, 0, 0, end, {"a" * 32: leaf})
+    assert [piece.extent for piece in part.pieces] == extents and part.end == end
+    records = set().union(*(there for _, there in files))
+    assert plan.estimate_records(state, 0, 0, end) == len(records)
+    for extent, there in files:
+        for start in range(extent.base, extent.end):
+            left = sum(start <= at for at in there)
+            piece = plan.PlannedPiece(extent, start, extent.end)
+            assert (piece.records > 0) == (left > 0) and piece.may_have(left)
+            assert piece.is_whole is False or piece.records == left
+            assert piece.records <= piece.end - piece.start
+            behind = sum(start <= at for at in records)
+            assert plan.estimate_records(state, 0, start, end) > 0 or not behind
+
+
+@given(st.lists(st.integers(0, 30), min_size=2, unique=True).map(sorted), st.data())
+def test_only_ranges_edge_to_edge_tile(edges, data):
+    ranges = list(itertools.pairwise(edges))
+    start, end = edges[0], edges[-1]
+    assert plan.tiling_fault(start, end, ranges) is None
+    at = data.draw(st.integers(0, len(ranges) - 1))
+    low, high = ranges[at]
+    for wrong in (
+        ranges[:at] + ranges[at + 1 :],
+        ranges[:at] + ranges[at:] + ranges[at:],
+        [*ranges[:at], (low, high + 1), *ranges[at + 1 :]],
+        [*ranges[:at], (low, low), *ranges[at:]],
+    ):
+        assert plan.tiling_fault(start, end, wrong) is not None
+    assert plan.tiling_fault(start, end + 1, ranges) == f"offsets {end} to {end + 1} are left out"
+
+
+def test_a_leaf_without_what_its_fence_says_is_corruption_and_no_endless_search():
+    extents = [
+        Extent(0, at, at + 1, 1, 1, 0, 0, 0, at, "0" * 32, 0, None, False) for at in range(4)
+    ]
+    made = publish.publish(EMPTY_INDEX, 9, [(0, extents)], {}, iter(["a" * 32]), publish.LIMITS)
+    state = EMPTY_STATE._replace(
+        topic="t", alive=True, partitions=1, tip=9, index=made.index, parts=(PartitionState(0, 4),)
+    )
+    for missing in range(4):
+        leaf = leaf_of(extents[:missing] + extents[missing + 1 :])
+        with pytest.raises(CorruptLogError, match=f"names no file for offset {missing}"):
+            plan.plan_part(state, 0, 0, 4, {"a" * 32: leaf})
+    with pytest.raises(CorruptLogError, match="offset 0"):
+        plan.plan_part(state, 0, 0, 4, {"a" * 32: leaf_of([])})
