@@ -4,6 +4,8 @@ maintained without grace, and started again.
 1. Whenever a run is done the copy is sound.
 2. When the source rests, one more run makes the copy its equal: records with their offsets, groups
    with positions, generations and reset numbers.
+3. A copy's Delta table never has fewer of the log's records than before, and exactly those once its
+   source was maintained and copied; histories of this kind (every third) are not killed.
 """
 
 from __future__ import annotations
@@ -16,12 +18,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import offsetlog
+from offsetlog.core.topic.state import TopicState
+from offsetlog.engine.topic.topic_table import TopicTable
+from tests.engine.copy import tables
 from tests.engine.copy.sameness import contents, is_sound, live
 from tests.generators.registry import OPERATIONS, Bug
 
-KILLS = 3
+KILLS, TABLE_ROUNDS = 3, 8
 REPOSITORY = Path(__file__).parents[2]
 _planted: list[str] = []
 
@@ -49,6 +56,9 @@ def copy_until(source: str, target: str, seconds: float | None) -> bool:
 def history(seed: int, folder: Path) -> Counter[str]:
     """One history; what is wrong is raised."""
     rng = random.Random(seed)
+    if seed % 3 == 2:
+        tables.history(rng, folder, TABLE_ROUNDS)
+        return Counter({OPERATIONS: TABLE_ROUNDS})
     source, target = str(folder / "log"), str(folder / "copy")
     counts = Counter[str]()
     with offsetlog.open(source) as log:
@@ -95,4 +105,18 @@ def _entries_before_segments() -> Iterator[None]:
         _planted.clear()
 
 
-PLANTED = {"entries are copied before their segments": Bug(_entries_before_segments)}
+@contextmanager
+def _planned_from_nothing() -> Iterator[None]:
+    """What blocks a step of a copy's table is replaced, whatever that takes away."""
+
+    def reachable(self: TopicTable, old: TopicState, ends: Any, newest: TopicState) -> Any:
+        return newest, self._replacement(old, ends, newest), True
+
+    with mock.patch.object(TopicTable, "_reachable", reachable):
+        yield
+
+
+PLANTED = {
+    "entries are copied before their segments": Bug(_entries_before_segments),
+    "a copy's table is planned from nothing": Bug(_planned_from_nothing, 2),
+}

@@ -80,7 +80,7 @@ GENERATORS = (
     Generator("input", "tests.generators.input", 4),
     Generator("secrets", "tests.generators.secrets", 4),
     Generator("other tools", "tests.generators.other_tools", 3),
-    Generator("copies", "tests.generators.copies", 1),
+    Generator("copies", "tests.generators.copies", 2),
     Generator("deletions", "tests.generators.deletions", 10),
 )
 BY_NAME = {generator.name: generator for generator in GENERATORS}

@@ -10,15 +10,19 @@ Invariants:
    between them: as many requests for a million segments as for a hundred.
 4. Checkpoints are a cache of the log. They come when enough has changed to pay for them, and at
    the latest every ``CHECKPOINT_VERSIONS``.
+5. An end never goes back while the table is open. Where nobody may rewrite what blocks a step (in
+   a copy) the table goes to an older state that it can have, or stays as it is.
 """
 
 from __future__ import annotations
 
+import operator
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from offsetlog.core.topic import table
+from offsetlog.core.topic.entry import Trim
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.index import Leaf, segments_of
 from offsetlog.core.topic.plan import NeedLeaves, live_fences
@@ -43,6 +47,8 @@ FEW_VERSIONS, CHECKPOINT_VERSIONS = 10, 100
 """A checkpoint comes no sooner, and no later, after the last one."""
 PAYS = 10
 """In between it comes when a tenth of the files changed."""
+LOOKED_BACK, STATES_TRIED = 4096, 8
+"""Entries, and states between them, among which a copy looks for one that its table can have."""
 logger = get_logger(__name__)
 
 
@@ -127,9 +133,11 @@ class TopicTable:
         self, now_ms: int, retention_ms: int, *, whole: bool = False, advance: bool = False
     ) -> Head | Blocked | None:
         """Bring the table to the chain's state, as far as that was folded; None where there is
-        no table. ``whole``: what blocks a step is replaced by one, as where nobody may rewrite
-        it; a stream over the table then begins anew. ``advance``: also where no file differs, so
-        that the newest version is one of this state."""
+        no table. ``whole``: nobody may rewrite what blocks a step. What lies on both sides of the
+        table's end is then replaced, after which a stream over the table begins anew; and what
+        the log start cuts is waited for, at the newest state in which it was not cut yet.
+        ``advance``: also where no file differs, so that the newest version is one of this
+        state."""
         for _ in range(TRIES):
             found = self._newest()
             before = self._ours(found)
@@ -153,7 +161,7 @@ class TopicTable:
             step = self._step(before, state, retention_ms, whole, advance)
             if step is None or isinstance(step, Blocked):
                 return before if step is None else step
-            if self._put(step, before, state, now_ms) and step.is_last:
+            if self._put(step, before, now_ms) and step.is_last:
                 return step.head
         raise StorageError(
             f"The table of topic {self._chain.state.topic!r} was published by others each time "
@@ -169,14 +177,17 @@ class TopicTable:
         whole: bool,
         advance: bool,
     ) -> _Step | Blocked | None:
-        """The next version; None if the table is up to date."""
+        """The next version; None if the table is up to date, or has to wait as it is."""
         is_open = before is not None and not before.closed
         ends = before.point.ends if before is not None and is_open else ()
         old = self._stored.at(before.point.tip) if before is not None and is_open else EMPTY_STATE
         change = self._changes(old, ends, state)
-        is_whole = whole and isinstance(change, Blocked)
-        if is_whole:
-            change = self._replacement(old, ends, state)
+        is_whole = False
+        if isinstance(change, Blocked) and whole:
+            reached = self._reachable(old, ends, state)
+            if reached is None:
+                return None
+            state, change, is_whole = reached
         if isinstance(change, Blocked):
             return change
         new: Sequence[Extent] = change.new[:NEW_FILES]
@@ -206,7 +217,7 @@ class TopicTable:
         pays = since >= FEW_VERSIONS and actions * PAYS >= head.files
         if is_last and (pays or since >= CHECKPOINT_VERSIONS):
             head = head._replace(checkpoint=version, actions=0)
-        return _Step(head, change, new, is_last)
+        return _Step(state, head, change, new, is_last)
 
     def _new_id(self) -> str:
         return str(uuid.UUID(hex=self._chain.env.new_id()))
@@ -241,8 +252,46 @@ class TopicTable:
             ends=change.grown,
         )
 
-    def _put(self, step: _Step, before: Head | None, state: TopicState, now_ms: int) -> bool:
+    def _reachable(
+        self, old: TopicState, ends: Sequence[int], newest: TopicState
+    ) -> _Reachable | None:
+        """The newest state that a table can have without a rewrite, and the step to it: nothing
+        that the log has leaves the table, so no end goes back. None: there is none yet."""
+        for state in self._uncut(old.tip, newest):
+            change = self._changes(old, ends, state)
+            is_whole = isinstance(change, Blocked)
+            if isinstance(change, Blocked):
+                change = self._replacement(old, ends, state)
+            if isinstance(change, Blocked) or any(map(operator.lt, change.grown, ends)):
+                continue
+            # What only an older state needs may be gone, or was never copied.
+            if state is newest or all(map(self._is_there, (*change.added, *change.new))):
+                return _Reachable(state, change, is_whole)
+        logger.info("%s: the table waits: the log start cuts a file of it", newest.topic)
+        return None
+
+    def _uncut(self, after: int, newest: TopicState) -> Iterator[TopicState]:
+        """A state, those before each log start that was moved since another one, and that one,
+        from which ends may still grow."""
+        yield newest
+        tried = 0
+        for number in range(newest.tip - 1, max(after, newest.tip - LOOKED_BACK) - 1, -1):
+            stored = self._chain.read_entry(number)
+            if stored is None or tried == STATES_TRIED:
+                return
+            if isinstance(stored.entry.body, Trim) or number == after:
+                state = self._stored.at(number)
+                if state.alive and settings_of(state.config).has_table:
+                    tried += 1
+                    yield state
+
+    def _is_there(self, extent: Extent) -> bool:
+        name = f"{self._chain.folder}/{topic_table.path_of(extent)}"
+        return self._chain.store.info(name) is not None
+
+    def _put(self, step: _Step, before: Head | None, now_ms: int) -> bool:
         """Whether it is the next version now."""
+        state = step.state
         text = topic_table.version_text(
             step.head,
             state.topic,
@@ -377,7 +426,15 @@ class TopicTable:
         return self._files(self._stored.at(head.point.tip), head.point.ends)
 
 
+class _Reachable(NamedTuple):
+    state: TopicState
+    change: Changes
+    is_whole: bool
+    """All files that differ go and come."""
+
+
 class _Step(NamedTuple):
+    state: TopicState
     head: Head
     change: Changes
     new: Sequence[Extent]

@@ -496,7 +496,7 @@ class Maintenance:
             self._topic.stored.publish()  # What the next publisher compares with.
         head = table.publish(now_ms, self._grace, whole=not may_rewrite)
         for _ in range(DIVISIONS):
-            if not isinstance(head, Blocked):
+            if not isinstance(head, Blocked) or not may_rewrite:
                 break
             self._divide(head)
             head = table.publish(now_ms, self._grace)

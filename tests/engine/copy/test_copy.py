@@ -18,6 +18,7 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError, UnknownTopicEr
 from offsetlog.format import root_file
 from offsetlog.storage.delta.table import DeltaOffsets
 from offsetlog.storage.open import open_store
+from tests.engine.copy import tables
 from tests.engine.copy.sameness import contents, is_sound, live
 
 ROOT = "_offsetlog.json"
@@ -235,6 +236,42 @@ def test_the_table_of_a_copy_is_its_own_and_reads_as_delta(log, tmp_path):
     assert DeltaTable(str(target / "__consumer_offsets")).version() == report.offsets_version + 3
     for path in (ROOT, COPY_NOTE):
         assert report.id in (target / path).read_text()
+
+
+def test_the_table_of_a_copy_waits_for_what_a_log_start_cuts(tmp_path):
+    """Nobody may divide a file in a copy: what the log has of it stays in the table."""
+    target = tmp_path / "copy"
+    with offsetlog.open(str(tmp_path / "log")) as log:
+        log.create_topic("d", partitions=2, config={"table.format": "delta"})
+
+        def send(count: int) -> None:
+            with log.producer() as producer:
+                for n in range(2 * count):
+                    producer.send("d", b"%d" % n, partition=n % 2)
+
+        send(1000)
+        log.maintain()
+        log.copy(str(target))
+        seen = tables.look(target, None, is_fresh=True)
+        log.topic("d").delete_records({0: 10})
+        log.copy(str(target))
+        seen = tables.look(target, seen, is_fresh=False)
+        # A log start that cuts a file at each copy does not keep what came before from the table.
+        for before in (20, 30):
+            send(100)
+            log.maintain()
+            log.topic("d").delete_records({0: before})
+            log.copy(str(target))
+            seen = tables.look(target, seen, is_fresh=False)
+        assert seen.ends == {0: 1200, 1: 1200}
+        log.maintain()
+        log.copy(str(target))
+        tables.look(target, seen, is_fresh=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_table_of_a_copy_never_loses_a_record_of_the_log(tmp_path, seed):
+    tables.history(random.Random(seed), tmp_path, 8)
 
 
 # --- in use --------------------------------------------------------------------------------
