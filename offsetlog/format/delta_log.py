@@ -36,7 +36,14 @@ from offsetlog.core.decode import (
     string,
 )
 from offsetlog.errors import CorruptLogError, InvalidRequestError
-from offsetlog.format.parquet import ParquetReader, first_line
+from offsetlog.format.parquet import (
+    UNSEALED,
+    ParquetReader,
+    check_seal,
+    first_line,
+    has_seal,
+    sealed,
+)
 
 Action = dict[str, Any]
 
@@ -48,6 +55,8 @@ SUM_KEY = "offsetlog.xxh3"
 """The tag of an added file that holds its checksum."""
 MOST_LOG_BYTES = 64 * 1024 * 1024
 MOST_CHECKPOINT_BYTES = 512 * 1024 * 1024
+_OUR_PARQUET = b"parquet-cpp-arrow"
+"""Who writes our files, by Parquet's own words."""
 _MOST_ROWS = 8_000_000
 MOST_UNFOLDED = 512 * 1024 * 1024
 MOST_ACTIONS = 500_000
@@ -126,6 +135,8 @@ class DeltaState:
         self._others: dict[tuple[str, str], Action] = {}
         self._is_writable = False
         """Whether it was found to be, by the protocol and the metadata that it has."""
+        self.is_ours = False
+        """Of what a checkpoint says: whether it was written here."""
 
     @property
     def configuration(self) -> dict[str, str]:
@@ -250,10 +261,42 @@ class DeltaState:
             fresh = pc.greater_equal(old.column("deletionTimestamp"), keep)
             old = old.filter(pc.and_(fresh, pc.invert(pc.is_in(old.column("path"), again))))
             tables.append(_tombstone_rows(old))
-        whole = pa.concat_tables(tables)
-        sink = pa.BufferOutputStream()
-        pq.write_table(whole, sink, compression="snappy")
-        return sink.getvalue().to_pybytes(), whole.num_rows
+        return checkpoint_file(tables)
+
+    def meaning(self, whole: bool) -> tuple[object, ...]:
+        """What readers of the table go by, to be compared; ``whole``: as our own checkpoints have
+        it, and not as others may word it."""
+        told = ["partitionValues", "size"]
+        if whole:
+            told += ["modificationTime", "stats", "tags"]
+        adds = {path: [add.get(name) or None for name in told] for path, add in self.adds.items()}
+        protocol = {name: self.protocol.get(name) for name in _NAMES["protocol"]}
+        metadata = {name: self.metadata.get(name) for name in _NAMES["metaData"]}
+        others = self._others if whole else {}
+        if not whole:
+            metadata = {name: metadata[name] for name in ("id", "configuration")}
+            metadata["columns"] = _loaded(self.metadata.get("schemaString"))
+            metadata["partitionColumns"] = self.metadata.get("partitionColumns") or []
+        return adds, protocol, metadata, others
+
+
+def _loaded(text: object) -> object:
+    try:
+        return json.loads(text) if isinstance(text, str) else text
+    except (ValueError, RecursionError):
+        return text
+
+
+def checkpoint_file(parts: Iterable[pa.Table]) -> tuple[bytes, int]:
+    """A sealed checkpoint with these rows, which come in parts; and how many there are."""
+    sink = pa.BufferOutputStream()
+    rows = 0
+    with pq.ParquetWriter(sink, CHECKPOINT, compression="snappy") as out:
+        for part in parts:
+            out.write_table(part)
+            rows += part.num_rows
+        out.add_key_value_metadata(UNSEALED)
+    return sealed(sink.getvalue()), rows
 
 
 def takes_rows_out(actions: Iterable[Action]) -> bool:
@@ -287,14 +330,27 @@ def read_checkpoint(parts: Sequence[bytes], version: int, where: str) -> DeltaSt
     removed: list[pa.Table] = []
     try:
         for data in parts:
-            _read_part(ParquetReader(data, where, with_dictionaries=True), state, removed)
+            _read_part(_opened(data, where), state, removed)
     except (pa.ArrowException, KeyError, OSError, ValueError, TypeError) as error:
         raise CorruptLogError(f"{where} does not read: {first_line(error)}.") from None
     if not state.protocol or not state.metadata:
         raise CorruptLogError(f"{where} holds neither a protocol nor metadata of its table.")
     state.version = version
+    state.is_ours = all(has_seal(data) or _OUR_PARQUET in data for data in parts)
     state._tombstones = pa.concat_tables(removed) if removed else None
     return state
+
+
+def _opened(data: bytes, where: str) -> ParquetReader:
+    """A part of a checkpoint, ours or another's. Ours are sealed; older ones are not, and every
+    text in a footer has to be one, or other readers refuse it."""
+    if has_seal(data):
+        check_seal(data, where)
+    file = ParquetReader(data, where, with_dictionaries=True)
+    for texts in file.key_values.items():
+        for text in texts:
+            text.decode()
+    return file
 
 
 def _read_part(file: ParquetReader, state: DeltaState, removed: list[pa.Table]) -> None:
@@ -327,10 +383,15 @@ def _removed_in(file: ParquetReader) -> list[pa.Table]:
     return out
 
 
+def row_count(data: bytes, where: str) -> int:
+    """Of a checkpoint that was read."""
+    return _opened(data, where).num_rows
+
+
 def removed_files(data: bytes, where: str) -> dict[str, int]:
     """When files were removed, by path, as a checkpoint says. Its other rows are not read."""
     try:
-        tables = _removed_in(ParquetReader(data, where, with_dictionaries=True))
+        tables = _removed_in(_opened(data, where))
     except (pa.ArrowException, KeyError, OSError, ValueError, TypeError) as error:
         raise CorruptLogError(f"{where} does not read: {first_line(error)}.") from None
     return {

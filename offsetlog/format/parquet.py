@@ -53,6 +53,7 @@ _OF_OTHERS = _OURS | _DICTIONARIES | {_DELTA_LENGTHS, _SPLIT_STREAMS}
 
 SEAL = "offsetlog.seal"
 _ZEROS = b"0" * 16
+UNSEALED = {SEAL: _ZEROS.decode()}
 SEAL_MARK = b"\x0e" + SEAL.encode() + b"\x18\x10"
 """The key and the length of its value as Thrift's compact protocol writes them."""
 _LEAVES = {"headers": ("headers.list.element.key", "headers.list.element.value")}
@@ -93,12 +94,35 @@ def write_sealed(
     file = writer(sink, schema, compression, plain, write_statistics=False, **settings)
     if table is not None:
         file.write_table(table)
-    file.add_key_value_metadata({**metadata, SEAL: _ZEROS.decode()})
+    file.add_key_value_metadata({**metadata, **UNSEALED})
     file.close()
-    data = bytearray(sink.getvalue())
+    return sealed(sink.getvalue())
+
+
+def sealed(data: Buffer) -> bytes:
+    """A file that was written with ``UNSEALED`` in its footer, with the seal in its place."""
+    whole = bytearray(data)
+    at = whole.rfind(SEAL_MARK) + len(SEAL_MARK)
+    whole[at : at + 16] = xxhash.xxh3_64_hexdigest(whole).encode()
+    return bytes(whole)
+
+
+def has_seal(data: bytes) -> bool:
+    return SEAL_MARK in data
+
+
+def check_seal(data: bytes, name: str) -> None:
+    """Refuse a file with another seal than its own."""
     at = data.rfind(SEAL_MARK) + len(SEAL_MARK)
-    data[at : at + 16] = xxhash.xxh3_64_hexdigest(data).encode()
-    return bytes(data)
+    view = memoryview(data)
+    total = xxhash.xxh3_64(view[:at])
+    total.update(_ZEROS)
+    total.update(view[at + 16 :])
+    if total.hexdigest().encode() != data[at : at + 16]:
+        raise CorruptLogError(
+            f"{name} was changed after it was written: its checksum differs.",
+            "Restore it from a backup; 'offsetlog verify' names all faults.",
+        )
 
 
 def open_sealed(data: bytes, name: str, max_bytes: int) -> ParquetReader:
@@ -111,15 +135,7 @@ def open_sealed(data: bytes, name: str, max_bytes: int) -> ParquetReader:
             f"{name} is not a complete file of offsetlog.",
             "It was cut off or overwritten; restore it from a backup.",
         )
-    view = memoryview(data)
-    total = xxhash.xxh3_64(view[:at])
-    total.update(_ZEROS)
-    total.update(view[at + 16 :])
-    if total.hexdigest().encode() != data[at : at + 16]:
-        raise CorruptLogError(
-            f"{name} was changed after it was written: its checksum differs.",
-            "Restore it from a backup; 'offsetlog verify' names all faults.",
-        )
+    check_seal(data, name)
     return ParquetReader(data, name)
 
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import xxhash
-
 from offsetlog.core import strict_json
 from offsetlog.core.decode import (
     Decoder,
@@ -25,12 +23,11 @@ from offsetlog.core.decode import (
     record,
 )
 from offsetlog.errors import CorruptLogError, InvalidRequestError
-from offsetlog.format import FORMAT_VERSION
+from offsetlog.format import FORMAT_VERSION, notes
 
 MAX_BYTES = 65_536
 COPYING = 2
 """The format of a root that is being made as a copy of another."""
-_NO_SUM = "0" * 16
 
 
 class RootFile(NamedTuple):
@@ -52,11 +49,10 @@ _ROOT: Decoder[RootFile] = record(
 
 def encode(root_id: str, copy_of: str | None = None) -> bytes:
     """The file; with ``copy_of`` that of a copy which is not complete yet."""
-    fields: dict[str, object] = {"format": FORMAT_VERSION, "id": root_id, "sum": _NO_SUM}
+    fields: dict[str, object] = {"format": FORMAT_VERSION, "id": root_id, "sum": notes.NO_SUM}
     if copy_of is not None:
         fields |= {"format": COPYING, "copy_of": copy_of}
-    unsummed = strict_json.dumps(fields)
-    return unsummed.replace(_quoted(_NO_SUM), _quoted(xxhash.xxh3_64_hexdigest(unsummed)))
+    return notes.with_sum(strict_json.dumps(fields))
 
 
 def read(data: bytes, where: str) -> RootFile:
@@ -66,8 +62,7 @@ def read(data: bytes, where: str) -> RootFile:
     if root.sum is None:
         is_whole = fields.keys() == {"format", "id"} or root.format > COPYING
     else:
-        unsummed = data.replace(_quoted(root.sum), _quoted(_NO_SUM))
-        is_whole = xxhash.xxh3_64_hexdigest(unsummed) == root.sum
+        is_whole = notes.fits(data, root.sum)
     if not is_whole:
         raise CorruptLogError(
             f"{where} was changed after it was written: its checksum differs.",
@@ -90,7 +85,3 @@ def decode(data: bytes, where: str) -> str:
             "Run 'offsetlog copy' again with the same addresses: it goes on where it was ended.",
         )
     return root.id
-
-
-def _quoted(digits: str) -> bytes:
-    return b'"%s"' % digits.encode()

@@ -12,13 +12,9 @@ Rules of this module:
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from offsetlog.core import strict_json
 from offsetlog.core.decode import (
     boolean,
     field,
@@ -31,12 +27,13 @@ from offsetlog.core.decode import (
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.table import Point, Removal
 from offsetlog.errors import InvalidRequestError
+from offsetlog.format import notes
 from offsetlog.format.delta_log import (
-    CHECKPOINT,
     ENGINE,
     MOST_LOG_BYTES,
     Action,
     as_checkpoint,
+    checkpoint_file,
     column,
     encode_version,
     metadata_of,
@@ -66,6 +63,12 @@ class Head(NamedTuple):
     retention_ms: int
     """For how long removed files stay, as the table's metadata says."""
     table_id: str
+
+
+def unknown(version: int, table_id: str) -> Head:
+    """What is taken for said by a version of somebody else's, of whose table only the id is known:
+    so it can be closed."""
+    return Head(version, Point(0, ()), 0, -1, 0, False, 0, table_id)
 
 
 class _Own(NamedTuple):
@@ -221,15 +224,10 @@ def version_text(
     if before is None or before.retention_ms != head.retention_ms:
         actions.append({"metaData": metadata(topic, head.table_id, head.retention_ms)})
     actions.append({"txn": {"appId": ENGINE, "version": head.point.tip, "lastUpdated": now_ms}})
-    actions += [_removal(path, now_ms, True) for path in paths]
-    for removal in removed:
-        extent = removal.extent
-        more = {
-            "extendedFileMetadata": True,
-            "partitionValues": {"partition": str(extent.partition)},
-            "size": extent.segment.size if extent.segment is not None else 0,
-        }
-        actions.append(_removal(path_of(extent), now_ms, removal.takes_records, more))
+    actions += [{"remove": _removal(path, now_ms, True)} for path in paths]
+    actions += [
+        {"remove": removal_of(removal.extent, now_ms, removal.takes_records)} for removal in removed
+    ]
     actions += [{"add": add_of(extent, False)} for extent in added]
     actions += [{"add": add_of(extent, True)} for extent in new]
     own = {
@@ -246,11 +244,16 @@ def version_text(
     return encode_version(operation, now_ms, actions, own, tip=str(head.point.tip))
 
 
-def _removal(
-    path: str, now_ms: int, data_change: bool, more: Mapping[str, object] | None = None
-) -> Action:
-    body = {"path": path, "deletionTimestamp": now_ms, "dataChange": data_change, **(more or {})}
-    return {"remove": body}
+def removal_of(extent: Extent, now_ms: int, data_change: bool) -> Action:
+    return _removal(path_of(extent), now_ms, data_change) | {
+        "extendedFileMetadata": True,
+        "partitionValues": {"partition": str(extent.partition)},
+        "size": extent.segment.size if extent.segment is not None else 0,
+    }
+
+
+def _removal(path: str, now_ms: int, data_change: bool) -> Action:
+    return {"path": path, "deletionTimestamp": now_ms, "dataChange": data_change}
 
 
 # --- checkpoints ---------------------------------------------------------------------------
@@ -271,13 +274,7 @@ def checkpoint(
         {"txn": {"appId": ENGINE, "version": head.point.tip, "lastUpdated": now_ms}},
     ]
     first += [{"remove": {**body, "dataChange": False}} for body in removed]
-    sink = pa.BufferOutputStream()
-    rows = 0
-    with pq.ParquetWriter(sink, CHECKPOINT, compression="snappy") as out:
-        for actions in _parts(first, extents):
-            out.write_table(as_checkpoint(actions))
-            rows += len(actions)
-    return sink.getvalue().to_pybytes(), rows
+    return checkpoint_file(map(as_checkpoint, _parts(first, extents)))
 
 
 def _parts(first: list[Action], extents: Iterable[Sequence[Extent]]) -> Iterator[list[Action]]:
@@ -294,8 +291,8 @@ MOST_NOTE_BYTES = 4096
 
 
 def encode_note(version: int) -> bytes:
-    return strict_json.dumps({"version": version})
+    return notes.encode({"version": version})
 
 
 def decode_note(data: bytes, where: str) -> int:
-    return from_json(_VERSION, data, where, MOST_NOTE_BYTES)
+    return notes.decode(_VERSION, data, where, MOST_NOTE_BYTES)

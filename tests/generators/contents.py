@@ -6,6 +6,8 @@ all that a user asks of a log. The structure is kept and numbers and texts are w
 decisions, notes, versions, facts and checkpoints are changed under sums that are right again. Or a
 file is cut, swapped, endless, or no file: a folder, a pipe, a socket, a link to what is outside.
 
+Every eighth history flips bits instead, one at a time (``flips``).
+
 The asking is done by a forked child under a limit of memory. Each answer is the right thing or an
 error of ours; the child neither dies nor hangs nor grows beyond the budget; and what lies outside
 the root is neither told, written nor deleted.
@@ -41,12 +43,14 @@ import xxhash
 import offsetlog
 from offsetlog.client.log import Log
 from offsetlog.engine.env import REAL, Limits
+from offsetlog.engine.upkeep.verify_table import TableCheck
 from offsetlog.errors import OffsetLogError
-from offsetlog.format import parquet
+from offsetlog.format import delta_log, notes, parquet
 from offsetlog.storage import open_store
 from offsetlog.storage.local import disk, files
 from tests.format import forge
 from tests.format.junk import mutated
+from tests.generators import flips
 from tests.generators.registry import OPERATIONS, Bug
 from tests.servers import samba, sftp_server
 from tests.simulation.planting import Patch, patched
@@ -554,6 +558,9 @@ def tree(folder: Path) -> dict[str, object]:
 
 
 def history(seed: int, folder: Path) -> Counter[str]:
+    if seed % 8 == 1:
+        counts = flips.history(seed, folder)
+        return counts + Counter({OPERATIONS: counts["flips"] + counts["flipped notes"]})
     chance = random.Random(seed)
     counts = Counter[str]()
     place, kind = place_for(seed, folder)
@@ -612,5 +619,15 @@ PLANTED = {
         (files, "NOFOLLOW", 0),
         (disk, "stat", _Blind()),
         first_seed=16,
+    ),
+    "a seal is not looked at": _bug((delta_log, "has_seal", lambda data: False), first_seed=1),
+    "versions are not compared": _bug(
+        (TableCheck, "_check_header", _skipped),
+        (TableCheck, "_check_state", _skipped),
+        (TableCheck, "_note_said", _skipped),
+        first_seed=1,
+    ),
+    "a note is believed without its sum": _bug(
+        (notes, "fits", lambda data, total: True), first_seed=1
     ),
 }

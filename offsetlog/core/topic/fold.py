@@ -239,28 +239,33 @@ def _append(
     return state._replace(parts=tuple(parts), own=own, callers=callers), Counted(tuple(placed))
 
 
+def extents_of_run(run: ReplacedRun, number: int) -> list[Extent]:
+    """What holds a run from entry ``number`` on."""
+    return [
+        Extent(
+            run.partition,
+            piece.base,
+            piece.end,
+            piece.records,
+            piece.bytes,
+            piece.min_ts,
+            piece.max_ts,
+            piece.ts_type,
+            number,
+            "",
+            0,
+            piece.segment,
+            True,
+        )
+        for piece in run.pieces
+    ]
+
+
 def _replace(state: TopicState, number: int, runs: tuple[ReplacedRun, ...]) -> TopicState:
     parts = list(state.parts)
     replaces = state.replaces
     for run in runs:
-        extents = [
-            Extent(
-                run.partition,
-                piece.base,
-                piece.end,
-                piece.records,
-                piece.bytes,
-                piece.min_ts,
-                piece.max_ts,
-                piece.ts_type,
-                number,
-                "",
-                0,
-                piece.segment,
-                True,
-            )
-            for piece in run.pieces
-        ]
+        extents = extents_of_run(run, number)
         before = parts[run.partition]
         tail = before.tail.replaced(run.start, run.end, extents)
         parts[run.partition] = before._replace(tail=tail)

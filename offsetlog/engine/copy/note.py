@@ -4,17 +4,15 @@ Invariants:
 
 1. Until a copy is complete its root's file is of a format that every library refuses by name.
 2. The note names the log that was copied, and what of it. It is written before anything else, and
-   stays: by it the copy is brought up to date later.
+   stays: by it the copy is brought up to date later. One without a sum is of an earlier library.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from offsetlog.core import strict_json
 from offsetlog.core.decode import (
     Decoder,
-    from_json,
     hexadecimal,
     integer,
     list_of,
@@ -22,6 +20,7 @@ from offsetlog.core.decode import (
     record,
     string,
 )
+from offsetlog.format import notes
 from offsetlog.storage.store import Store
 
 COPY_NOTE = "_copy.json"
@@ -52,8 +51,8 @@ _NOTE: Decoder[CopyNote] = record(
 
 def read_note(store: Store) -> CopyNote | None:
     data = store.get(COPY_NOTE, 0, MAX_BYTES + 1)
-    return None if data is None else from_json(_NOTE, data, COPY_NOTE, MAX_BYTES)
+    return None if data is None else notes.decode(_NOTE, data, COPY_NOTE, MAX_BYTES)
 
 
 def write_note(store: Store, note: CopyNote) -> None:
-    store.put(COPY_NOTE, strict_json.dumps(note._asdict()))
+    store.put(COPY_NOTE, notes.encode(note._asdict()))

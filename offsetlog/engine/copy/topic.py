@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from offsetlog.core import strict_json
 from offsetlog.core.topic.entry import Append, Compact, Erase, Replace, SegmentRef
 from offsetlog.core.topic.index import Leaf
 from offsetlog.core.topic.state import TopicState
@@ -24,7 +23,7 @@ from offsetlog.engine.copy.transfer import SIDE_BY_SIDE, Transfer
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.format import entries as entry_format
-from offsetlog.format import names, segments, snapshots
+from offsetlog.format import names, notes, segments, snapshots
 from offsetlog.format.entries import StoredEntry
 
 Progress = Callable[[str, int, int], None]
@@ -287,7 +286,7 @@ class TopicCopy:
         except CorruptLogError:
             return False
         target.put(name, data or b"", durable=False)
-        hint = strict_json.dumps({"seq": seq})
+        hint = notes.encode({"seq": seq})
         target.put(names.hint_name(self._folder), hint, durable=False)
         return True
 

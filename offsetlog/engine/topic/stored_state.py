@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from offsetlog.core import strict_json
-from offsetlog.core.decode import field, from_json, integer
+from offsetlog.core.decode import field, integer
 from offsetlog.core.topic.index import Leaf
 from offsetlog.core.topic.publish import leaves_to_merge, leaves_to_sort, publish
 from offsetlog.core.topic.state import EMPTY_STATE, TopicState
 from offsetlog.engine.topic.chain import Ahead, Chain
 from offsetlog.errors import CorruptLogError, OffsetLogError
-from offsetlog.format import names, snapshots
+from offsetlog.format import names, notes, snapshots
 from offsetlog.logs import get_logger
 
 PUBLISH_EVERY = 32
@@ -96,7 +95,7 @@ class StoredState:
         if data is None:
             return None
         try:
-            return from_json(_HINT, data, "hint", HINT_BYTES)
+            return notes.decode(_HINT, data, "hint", HINT_BYTES)
         except CorruptLogError:
             return None
 
@@ -294,6 +293,6 @@ class StoredState:
             store.put(str(names.LeafName(folder, apart)), senders, durable=False)
         data = snapshots.encode_snapshot(state, made.index, apart)
         store.put(str(names.SnapshotName(folder, state.tip)), data, durable=False)
-        hint = strict_json.dumps({"seq": state.tip})
+        hint = notes.encode({"seq": state.tip})
         store.put(names.hint_name(folder), hint, durable=False)
         return chain.rebase(state._replace(index=made.index))

@@ -369,7 +369,7 @@ class TopicTable:
         read = self._log.replayed()
         if read.version != version:
             return None
-        known = Head(version, Point(0, ()), 0, -1, 0, False, 0, str(read.metadata.get("id")))
+        known = topic_table.unknown(version, str(read.metadata.get("id")))
         head = (before or known)._replace(
             version=version + 1, point=Point(state.tip, ()), files=0, closed=True
         )
@@ -407,7 +407,10 @@ class TopicTable:
         """Files that were removed within the grace period, as the newest checkpoint says and the
         versions after it: a checkpoint keeps them for whoever cleans."""
         since = self._log.newest_checkpoint()
-        removed = self._log.removed_files(since) if 0 <= since < head.version else {}
+        try:
+            removed = self._log.removed_files(since) if 0 <= since < head.version else {}
+        except CorruptLogError:
+            removed = {}  # Else none would ever come after a broken one.
         for version in range(max(since, -1) + 1, head.version + 1):
             data = self._log.version(version)
             for action in delta_log.actions_of(data or b"", self._log.name(version)):

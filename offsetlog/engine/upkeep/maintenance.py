@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from offsetlog.core import strict_json
-from offsetlog.core.decode import boolean, default, from_json, integer, list_of, record, row
+from offsetlog.core.decode import boolean, default, integer, list_of, record, row
 from offsetlog.core.topic import retention
 from offsetlog.core.topic.entry import (
     Append,
@@ -60,7 +60,7 @@ from offsetlog.errors import (
     UnknownTopicError,
 )
 from offsetlog.format import entries as entry_format
-from offsetlog.format import names, segments
+from offsetlog.format import names, notes, segments
 from offsetlog.format import record_schema as rows
 from offsetlog.format.topic_table import Head
 from offsetlog.logs import get_logger
@@ -105,7 +105,7 @@ class _Cut(NamedTuple):
     since_ms: int
 
 
-class _Note(NamedTuple):
+class StubsNote(NamedTuple):
     """What a round tells the next ones."""
 
     stubbed_to: int = 0
@@ -127,8 +127,8 @@ class _Note(NamedTuple):
     cuts: tuple[_Cut, ...] = ()
 
 
-_NOTE = record(
-    _Note,
+STUBS_NOTE = record(
+    StubsNote,
     stubbed_to=default(integer(), 0),
     left_from=default(integer(-1), -1),
     starts=default(integer(), 0),
@@ -438,7 +438,7 @@ class Maintenance:
 
     # --- what deleted records leave beside live ones ---------------------------------------
 
-    def _part_from_deleted(self, now_ms: int, note: _Note) -> tuple[_Note, int, int]:
+    def _part_from_deleted(self, now_ms: int, note: StubsNote) -> tuple[StubsNote, int, int]:
         """Rewrite live records that lie in one file with deleted ones, which would stay as long;
         (the note, files replaced, segments written). Rows of an entry move at once, and they move
         once; a segment that the log start cuts does a grace period later, since a log start that
@@ -543,7 +543,7 @@ class Maintenance:
 
     # --- collection ------------------------------------------------------------------------
 
-    def _collect(self, now_ms: int, note: _Note, *, waits: bool) -> _Note:
+    def _collect(self, now_ms: int, note: StubsNote, *, waits: bool) -> StubsNote:
         """Raise the horizon to the newest entry that is older than the grace period, if that lets
         anything go: else each round over an idle topic would add an entry. ``waits``: there are
         files that nobody needs, and they were too young."""
@@ -649,7 +649,7 @@ class Maintenance:
 
     # --- stubs -----------------------------------------------------------------------------
 
-    def _stub(self, now_ms: int, before: _Note, note: _Note) -> tuple[int, _Note]:
+    def _stub(self, now_ms: int, before: StubsNote, note: StubsNote) -> tuple[int, StubsNote]:
         """Take the rows out of entries that no live extent needs; how many, and the note as it is
         stored then. Not where an entry can't be replaced at once: who is killed in the middle of
         it would leave half of one. Nor where it saves next to nothing, unless the rows must go.
@@ -713,18 +713,18 @@ class Maintenance:
         self._store.put(name, entry_format.encode_stub(stored))
         return 1
 
-    def _note(self) -> _Note:
+    def _note(self) -> StubsNote:
         """What earlier rounds noted. A lost note costs time only."""
         data = self._store.get(names.stubs_name(self._folder), 0, MOST_NOTE_BYTES + 1)
         try:
-            return from_json(_NOTE, data or b"{}", "note", MOST_NOTE_BYTES)
+            return notes.decode(STUBS_NOTE, data or b"", "note", MOST_NOTE_BYTES, needs_sum=True)
         except OffsetLogError:
-            return _Note()
+            return StubsNote()
 
-    def _store_note(self, note: _Note, before: _Note) -> _Note:
+    def _store_note(self, note: StubsNote, before: StubsNote) -> StubsNote:
         if note != before:
             name = names.stubs_name(self._folder)
-            self._store.put(name, strict_json.dumps(note._asdict()), durable=False)
+            self._store.put(name, notes.encode(note._asdict()), durable=False)
         return note
 
     # --- stored states ---------------------------------------------------------------------

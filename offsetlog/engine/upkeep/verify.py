@@ -22,19 +22,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offsetlog.core.decode import field, from_json, integer
+from offsetlog.core.decode import field, integer
+from offsetlog.core.topic import retention
 from offsetlog.core.topic.entry import Append, Compact, Erase, Replace
 from offsetlog.core.topic.extents import Extent, Tail
 from offsetlog.core.topic.fold import step
 from offsetlog.core.topic.index import EMPTY_INDEX, Fence, Leaf
 from offsetlog.core.topic.invariants import state_faults, tiling_faults
 from offsetlog.core.topic.state import EMPTY_STATE, PartitionState, TopicState
+from offsetlog.engine.copy.note import read_note
 from offsetlog.engine.topic.open_topic import unknown_topic
 from offsetlog.engine.upkeep.findings import TopicReport
+from offsetlog.engine.upkeep.maintenance import MOST_NOTE_BYTES, STUBS_NOTE, StubsNote
 from offsetlog.engine.upkeep.verify_table import TableCheck
 from offsetlog.errors import CorruptLogError, OffsetLogError
 from offsetlog.format import entries as entry_format
-from offsetlog.format import names, root_file, segments, snapshots
+from offsetlog.format import names, notes, root_file, segments, snapshots
 from offsetlog.format import record_schema as rows
 from offsetlog.format.delta_log import LOG
 from offsetlog.storage.offsets.check import CacheFault
@@ -53,7 +56,8 @@ _NEVER_CREATED = (
 )
 _NOTES = (
     (names.hint_name, field("seq", integer())),
-    (names.stubs_name, field("stubbed_to", integer())),
+    (names.stubs_name, STUBS_NOTE),
+    (names.table_name, field("version", integer())),
 )
 
 
@@ -75,6 +79,7 @@ def verify_root(store: Store) -> TopicReport:
     data = store.get(names.ROOT_FILE, 0, root_file.MAX_BYTES + 1) or b""
     try:
         root_file.decode(data, names.ROOT_FILE)
+        read_note(store)
     except OffsetLogError as error:
         return TopicReport(names.ROOT_FILE, 0, 0, 1, len(data), (str(error),))
     return TopicReport(names.ROOT_FILE, 0, 0, 1, len(data), ())
@@ -166,6 +171,9 @@ class _Verify:
         self._guessed_from: int | None = None
         """The broken entry after which the fold is not known."""
         self._missing: list[int] = []
+        self._with_rows: list[int] = []
+        """Entries that hold rows."""
+        self._stubs = StubsNote()
         self._refused = 0
         self._files = self._bytes = 0
         self._table = TableCheck(store, folder)
@@ -173,6 +181,7 @@ class _Verify:
     def run(self) -> TopicReport:
         snapshots_there = self._listed_snapshots()
         self._check_notes()
+        self._caches += self._table.caches
         last = self._last_entry()
         try:
             state = self._folded(snapshots_there, last)
@@ -194,6 +203,7 @@ class _Verify:
                 self._faults += tiling_faults(partition, part.start, part.end, part.tail)
                 self._check_inline(part.tail)
             self._faults += self._table.faults(state)
+            self._check_stubs(state)
         self._check_segments(state)
         return self._report(state)
 
@@ -232,7 +242,7 @@ class _Verify:
                 self._note_broken(number, error)
                 state = state._replace(tip=number + 1)
             else:
-                self._table.folded(state)
+                self._table.folded(state, stored.entry)
                 self._note_rows(number, stored)
                 self._files += 1
                 self._bytes += len(stored.data)
@@ -325,6 +335,7 @@ class _Verify:
             f"and {name} was believed in their place"
         )
         self._guessed_from = None
+        self._table.resumed(state)
         return state
 
     def _with_extents(self, stored: TopicState) -> TopicState:
@@ -372,6 +383,7 @@ class _Verify:
         if stored.stub:
             self._unusable[number] = "its rows were taken out"
             return
+        self._with_rows.append(number)
         try:
             table = stored.rows(0, stored.inline_records, ("partition", "timestamp"))
         except OffsetLogError as error:
@@ -410,12 +422,34 @@ class _Verify:
     def _check_notes(self) -> None:
         for name_of, decoder in _NOTES:
             name = name_of(self._folder)
-            data = self._get(name, 4096)
+            data = self._get(name, MOST_NOTE_BYTES)
             try:
                 if data is not None:
-                    from_json(decoder, data, name, 4096)
+                    said = notes.decode(decoder, data, name, MOST_NOTE_BYTES)
+                    self._stubs = said if isinstance(said, StubsNote) else self._stubs
             except CorruptLogError as error:
                 self._cache_fault(name, error.message)
+
+    def _check_stubs(self, state: TopicState) -> None:
+        """Rows that nobody needs any more, in entries that upkeep does not look at again."""
+        needed = {e.entry for part in state.parts for e in part.tail if e.inline}
+        idle = [number for number in self._with_rows if number not in needed]
+        said = self._stubs
+        looked_at = said.stubbed_to if said.left_from < 0 else min(said.stubbed_to, said.left_from)
+        passed_over = [number for number in idle if number < looked_at]
+        if passed_over:
+            name = names.stubs_name(self._folder)
+            self._cache_fault(
+                name,
+                f"{name} says that no entry below {looked_at} holds rows that nobody needs, and "
+                f"entry {passed_over[0]} does",
+            )
+        waiting = [number for number in idle if number < state.horizon]
+        if waiting and retention.lets_rows_go(state) and self._store.replaces_at_once:
+            self._notes.append(
+                f"{len(waiting)} entries, the first of them {waiting[0]}, hold rows that nobody "
+                "needs any more: the next 'offsetlog maintain' takes them out"
+            )
 
     def _check_ends(self, state: TopicState, snapshots_there: set[int]) -> None:
         """A snapshot is stored after the entries below it, so none lies beyond the chain's end."""

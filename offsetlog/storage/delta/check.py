@@ -1,9 +1,8 @@
-"""``verify`` of the offsets table as a Delta table: its log, its checkpoints, its files, its facts.
+"""``verify`` of the offsets table as a Delta table: its log, its files, its facts.
 
 Invariants:
 
-1. The log is read from its oldest file on. Each checkpoint on the way is compared with what the
-   log says there, and believed only where the log before it was cleaned.
+1. The log is looked at as a whole (``check_log``), and of its files those of the newest version.
 2. A table in use gives no false alarm: what is gone is looked for again in a newer version.
 """
 
@@ -11,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from offsetlog.core.decode import field, from_json, from_value, integer, plain
+from offsetlog.core.decode import from_value, plain
 from offsetlog.core.group.facts import Fact
 from offsetlog.errors import CorruptLogError, OffsetLogError
-from offsetlog.format import delta_log
+from offsetlog.format import delta_log, notes
 from offsetlog.format import facts_arrow as fact_rows
-from offsetlog.format.delta_log import LAST_CHECKPOINT, LOG, Action, DeltaState
+from offsetlog.format.delta_log import LOG, Action, DeltaState
+from offsetlog.storage.delta.check_log import TRIES, GoneError, LogCheck
 from offsetlog.storage.offsets.check import (
     CacheFault,
     Progress,
@@ -25,16 +25,8 @@ from offsetlog.storage.offsets.check import (
     missing_facts,
     state_file_fault,
 )
-from offsetlog.storage.offsets.port import STATE_FILE
+from offsetlog.storage.offsets.port import STATE_FILE, UNNAMED
 from offsetlog.storage.store import Store
-
-TRIES = 3
-MOST_NOTE_BYTES = 1024 * 1024
-_VERSION = field("version", integer())
-
-
-class _GoneError(CorruptLogError):
-    """A file that was there, or ought to be. It may have been cleaned since."""
 
 
 class DeltaCheck:
@@ -61,9 +53,9 @@ class DeltaCheck:
         self._faults: list[str] = []
         self._caches: list[CacheFault] = []
         self._counts: dict[int, int] = {}
-        self._whole: set[int] = set()
-        """Versions with a checkpoint that is as it ought to be."""
-        self._files = self._bytes = 0
+        self._log = LogCheck(
+            self._store, self._prefix, lambda state, data, name: None, self._applied
+        )
 
     def run(self) -> TableCheck | None:
         """None where there is no table."""
@@ -71,7 +63,7 @@ class DeltaCheck:
             self._reset()
             try:
                 return self._run()
-            except _GoneError as error:
+            except GoneError as error:
                 if again == TRIES - 1:
                     self._faults.append(str(error))
             except OffsetLogError as error:
@@ -80,18 +72,24 @@ class DeltaCheck:
         return self._check(-1, 0)
 
     def _check(self, version: int, facts: int) -> TableCheck:
-        faults, caches = tuple(self._faults), tuple(self._caches)
-        return TableCheck(version, facts, self._files, self._bytes, faults, caches)
+        faults = (*self._log.faults, *self._faults)
+        caches = (*self._log.caches, *self._caches)
+        return TableCheck(version, facts, self._log.files, self._log.bytes, faults, caches)
 
     def _run(self) -> TableCheck | None:
-        name, note = f"{self._prefix}{STATE_FILE}", f"{self._prefix}{LOG}/{LAST_CHECKPOINT}"
+        name = f"{self._prefix}{STATE_FILE}"
         stored = self._store.get(name, 0, fact_rows.MOST_CHECKPOINT_BYTES + 1)
-        noted = self._store.get(note, 0, MOST_NOTE_BYTES)
-        state = self._replay(stored)
+        state = self._log.run()
         if state is None:
-            return None
+            if stored is None:
+                return None
+            raise CorruptLogError(
+                f"{self._prefix}{LOG} holds no version of the table, though "
+                f"{self._prefix}{STATE_FILE} is there.",
+                "Restore the table from a backup.",
+            )
         self._check_ours(state)
-        self._check_note(note, noted)
+        self._check_unnamed()
         facts: list[Fact] = []
         for done, (path, add) in enumerate(state.adds.items()):
             self._progress("offsets", done, len(state.adds))
@@ -109,48 +107,10 @@ class DeltaCheck:
 
     # --- the log ---------------------------------------------------------------------------
 
-    def _replay(self, stored: bytes | None) -> DeltaState | None:
-        """The newest state of the table; None where there is no table."""
-        versions: dict[int, str] = {}
-        checkpoints: dict[int, dict[tuple[int, int], str]] = {}
-        for info in self._store.list(f"{self._prefix}{LOG}"):
-            parsed = delta_log.log_file(info.name)
-            if parsed is not None and parsed.parts:
-                parts = checkpoints.setdefault(parsed.version, {})
-                parts[parsed.parts, parsed.part] = info.name
-            elif parsed is not None:
-                versions[parsed.version] = info.name
-        if not versions and not checkpoints:
-            if stored is None:
-                return None
-            raise CorruptLogError(
-                f"{self._prefix}{LOG} holds no version of the table, though "
-                f"{self._prefix}{STATE_FILE} is there.",
-                "Restore the table from a backup.",
-            )
-        state = DeltaState() if 0 in versions else None
-        broken: list[CacheFault] = []
-        for version in sorted(versions.keys() | checkpoints.keys()):
-            if state is not None and version == state.version + 1 and version in versions:
-                self._apply(state, version, versions[version])
-            elif state is None or version > state.version + 1:
-                state = None  # The log before it was cleaned, or has a hole.
-            if version in checkpoints:
-                state = self._at_checkpoint(state, version, checkpoints[version], broken)
-        if state is None or state.version < max(versions, default=0):
-            self._faults += [fault.text for fault in broken]
-            raise _GoneError(
-                f"{self._prefix}{LOG} has a hole below version {max(versions)}, and no "
-                "checkpoint above it that can be read.",
-                "Restore the table from a backup.",
-            )
-        self._caches += broken
-        return state
-
-    def _apply(self, state: DeltaState, version: int, name: str) -> None:
-        data = self._get(name, delta_log.MOST_LOG_BYTES)
-        actions = delta_log.actions_of(data, name)
-        state.apply(actions, name)
+    def _applied(
+        self, state: DeltaState, data: bytes, actions: Sequence[Action], name: str
+    ) -> None:
+        """Note how many facts a version has."""
         kinds = {kind for action in actions for kind in action}
         added = [
             delta_log.rows_of(from_value(plain, action["add"], name))
@@ -158,77 +118,31 @@ class DeltaCheck:
             if action.get("add") is not None and action["add"].get("dataChange", True)
         ]
         if "remove" not in kinds and None not in added:
-            self._counts[version] = sum(rows or 0 for rows in added)
+            self._counts[state.version] = sum(rows or 0 for rows in added)
 
-    def _at_checkpoint(
-        self,
-        state: DeltaState | None,
-        version: int,
-        parts: dict[tuple[int, int], str],
-        broken: list[CacheFault],
-    ) -> DeltaState | None:
-        """The state with which the log goes on behind a checkpoint."""
-        for count in {count for count, _ in parts}:
-            files = [parts[key] for key in sorted(parts) if key[0] == count]
-            if len(files) < count:
-                continue  # Its writer was ended in the middle: no reader takes it.
-            try:
-                data = [self._get(name, delta_log.MOST_CHECKPOINT_BYTES) for name in files]
-                stored = delta_log.read_checkpoint(data, version, files[0])
-            except _GoneError:
-                raise
-            except OffsetLogError as error:
-                broken += [CacheFault(name, error.message) for name in files]
-                continue
-            if state is None or _meaning(stored) == _meaning(state):
-                self._whole.add(version)
-                state = state or stored
-            else:
-                text = f"{files[0]} is not what the log says at version {version}"
-                broken += [CacheFault(name, text) for name in files]
-        return state
-
-    def _check_note(self, name: str, data: bytes | None) -> None:
-        if data is None:
-            return
+    def _check_unnamed(self) -> None:
+        name = f"{self._prefix}{UNNAMED}"
+        data = self._store.get(name, 0, delta_log.MOST_LOG_BYTES + 1)
         try:
-            version = from_json(_VERSION, data, name, MOST_NOTE_BYTES)
+            if data is not None:
+                notes.decode(plain, data, name, delta_log.MOST_LOG_BYTES)
         except OffsetLogError as error:
             self._caches.append(CacheFault(name, error.message))
-            return
-        if version not in self._whole:
-            text = f"{name} names the checkpoint of version {version}, which is not there or broken"
-            self._caches.append(CacheFault(name, text))
 
     # --- data files ------------------------------------------------------------------------
 
     def _facts_of(self, path: str, add: Action) -> Sequence[Fact]:
         name = self._inside(path)
         try:
-            data = self._get(name, fact_rows.MOST_FILE_BYTES)
+            data = self._log.get(name, fact_rows.MOST_FILE_BYTES)
             delta_log.check_file(add, data, name)
             facts = fact_rows.facts_of(fact_rows.open_file(data, name), -1)
             told = delta_log.rows_of(add)
             if told is not None and told != len(facts):
                 self._faults.append(f"{name} holds {len(facts)} facts; its version says {told}")
             return facts
-        except _GoneError:
+        except GoneError:
             raise
         except OffsetLogError as error:
             self._faults.append(str(error))
         return ()
-
-    def _get(self, name: str, most: int) -> bytes:
-        data = self._store.get(name, 0, most + 1)
-        if data is None:
-            raise _GoneError(f"{name} is missing.", "Restore the table from a backup.")
-        if len(data) > most:
-            raise CorruptLogError(f"{name} holds more than {most} bytes.")
-        self._files += 1
-        self._bytes += len(data)
-        return data
-
-
-def _meaning(state: DeltaState) -> tuple[object, ...]:
-    adds = {path: add.get("size") for path, add in state.adds.items()}
-    return adds, state.protocol, state.metadata.get("id"), state.configuration

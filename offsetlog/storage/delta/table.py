@@ -28,7 +28,6 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from offsetlog.core import strict_json
 from offsetlog.core.decode import (
     Decoder,
     field,
@@ -44,7 +43,7 @@ from offsetlog.core.decode import (
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import EMPTY, GroupsState
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
-from offsetlog.format import delta_log, facts_arrow
+from offsetlog.format import delta_log, facts_arrow, notes
 from offsetlog.format.delta_log import LOG, MOST_LOG_BYTES, Action, DeltaState
 from offsetlog.format.parquet import ParquetReader
 from offsetlog.storage.delta.check import DeltaCheck
@@ -55,6 +54,7 @@ from offsetlog.storage.offsets.check import Progress, TableCheck
 from offsetlog.storage.offsets.port import (
     HEARTBEATS,
     ROOT_KEY,
+    UNNAMED,
     OffsetsPort,
     RootId,
     TableNews,
@@ -73,11 +73,10 @@ TRIES = 3
 _ID = field("id", string())
 _NOTE_TAGS = field("tags", nullable(plain))
 COMPACT_TRIES = 20
-UNNAMED = "_state/unnamed.json"
 Seen = dict[str, tuple[int, int]]
 """Files by their names: the version and the time at which they were seen first."""
-_UNNAMED_FILES: Decoder[Seen] = map_of(
-    row(lambda version, ms: (version, ms), integer(), integer()), key=string()
+_UNNAMED_FILES: Decoder[Seen] = field(
+    "files", map_of(row(lambda version, ms: (version, ms), integer(), integer()), key=string())
 )
 DOUBT_SECONDS = 5.0
 """An append that took longer is not believed: the log may have been cleaned meanwhile."""
@@ -557,7 +556,7 @@ class DeltaOffsets(OffsetsPort):
 
     def _note_unnamed(self, noted: Seen, left: Seen) -> None:
         if left != noted:
-            text = strict_json.dumps(dict(sorted(left.items())))
+            text = notes.encode({"files": dict(sorted(left.items()))})
             self.store.put(f"{self._prefix}{UNNAMED}", text, durable=False)
 
     def _unnamed(self) -> Seen:
@@ -566,7 +565,7 @@ class DeltaOffsets(OffsetsPort):
         what = f"{self._prefix}{UNNAMED}"
         data = self.store.get(what, 0, MOST_LOG_BYTES + 1)
         try:
-            return from_json(_UNNAMED_FILES, data or b"{}", what, MOST_LOG_BYTES)
+            return notes.decode(_UNNAMED_FILES, data or b"", what, MOST_LOG_BYTES, needs_sum=True)
         except OffsetLogError:
             return {}
 

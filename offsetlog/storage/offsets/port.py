@@ -33,6 +33,8 @@ from offsetlog.storage.store import PutResult, Store, Unknown
 HEARTBEATS = "_heartbeats"
 STATE_FILE = "_state/checkpoint.json"
 CREATE_TRIES = 5
+UNNAMED = "_state/unnamed.json"
+"""A note of files that no version names (``DeltaOffsets``)."""
 CLOCK_FILE = "_state/clock.json"
 """Touched to read the storage's clock."""
 ROOT_KEY = "offsetlog.root"
