@@ -14,6 +14,7 @@ import atexit
 import hashlib
 import itertools
 import random
+import re
 import select
 import shutil
 import subprocess
@@ -38,7 +39,7 @@ from offsetlog.engine.upkeep.maintenance import Maintenance
 from offsetlog.storage import open_store
 from tests.simulation.planting import patched
 
-FLIPS, NOTE_FLIPS = 24, 3
+FLIPS, NOTE_FLIPS = 32, 3
 ROUNDS = 5
 BEGAN_MS = 1_780_000_000_000
 SECONDS = 30
@@ -66,7 +67,7 @@ def template() -> Path:
     patches = [
         (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128))),
         (Maintenance, "_storage_now", lambda self: next(clock)),
-        (topic_table, "FEW_VERSIONS", 4),
+        (topic_table, "FEW_VERSIONS", 12),
     ]
     with patched(patches), Log(open_store(str(folder)), env) as log:
         log.create_topic("t", partitions=2, config={"table.format": "delta"})
@@ -74,7 +75,7 @@ def template() -> Path:
         with log.producer() as producer:
             for number in range(12):
                 producer.send("w", b"%d" % number, key=b"k").result()
-        for number in range(13):
+        for number in range(12):
             with log.producer() as producer:
                 for count in range(10):
                     producer.send("t", b"%d-%d" % (number, count), key=b"k%d" % count)
@@ -82,7 +83,12 @@ def template() -> Path:
                 log.group("g").reset("t", to="latest", dry_run=False)
                 log.topic("t").delete_records({0: number})
             log.maintain(grace_ms=0)
-        log.group("g").reset("t", to="earliest", dry_run=False)
+        for number in range(4):
+            log.group("g").reset("t", to="earliest", dry_run=False)
+            with log.producer() as producer:
+                for count in range(4):
+                    producer.send("t", b"%d-%d" % (number, count), key=b"k%d" % count)
+            log.maintain("t", grace_ms=0)
         with log.producer() as producer:
             for _ in range(10):
                 producer.send("w", ERASED, key=b"erased").result()
@@ -155,22 +161,32 @@ def reader() -> Reader:
 # --- histories -----------------------------------------------------------------------------
 
 
+_TOKEN = re.compile(rb'(?<=")[^"\\\\]+(?=")|[0-9]+')
+
+
 def flipped(chance: random.Random, path: Path) -> str:
-    """Flip a bit of a file; which one."""
+    """Flip a bit of a file, half of the time in some word or number of it, long or short; which
+    one."""
     data = bytearray(path.read_bytes())
-    bit = chance.randrange(8 * len(data))
+    first, last = 0, len(data)
+    if path.suffix != ".parquet" and chance.random() < 0.5:
+        first, last = chance.choice([token.span() for token in _TOKEN.finditer(data)])
+    bit = chance.randrange(8 * first, 8 * last)
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
     return f"bit {bit % 8} of byte {bit // 8} of {path.name}"
 
 
 def kinds(root: Path) -> list[list[Path]]:
-    """The files of both Delta logs: each checkpoint, the notes, and versions."""
+    """The files of both Delta logs: checkpoints, notes and versions, most of them those that a
+    reader begins with."""
     out: list[list[Path]] = []
     for table in TABLES:
         log = root / table / "_delta_log"
         out += [[log / "_last_checkpoint"], sorted(log.glob("*.checkpoint.parquet"))[-1:]]
         out += [sorted(log.glob("*.checkpoint.parquet")), sorted(log.glob("*.json"))]
+        behind = [path for path in out[-1] if path.stem > out[-2][-1].name[:20]]
+        out += [behind, behind, behind]
     return out
 
 

@@ -76,7 +76,7 @@ def keycompactor(actor: Actor) -> None:
 
     def compact() -> None:
         round_ = Maintenance(actor.handle)
-        KeyCompaction(actor.handle).run(round_._storage_now())
+        KeyCompaction(actor.handle).run(round_._storage_now(), round_._storage_now)
 
     for _ in actor.turns(10):
         actor.world.sleep(actor.process, actor.rng.uniform(0, 1.2))

@@ -8,7 +8,8 @@ Rules of this module:
    waits. Unlike in Kafka, one is also due when tombstones are.
 2. A tombstone goes only if it lies below the last counted pass: no older record of its key can be
    left there, whatever becomes of the pass that takes it.
-3. A tombstone counts from the pass that met it first, by the storage's clock.
+3. A tombstone counts from the pass that met it first, by the storage's clock. A time that lies in
+   the future is none: it counts from when upkeep met the pass (``Met``).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from offsetlog.core.topic.retention import Sizes
-from offsetlog.core.topic.state import PartitionState
+from offsetlog.core.topic.state import Compaction, PartitionState
 from offsetlog.values import TopicConfig
 
 
@@ -30,8 +31,19 @@ class CompactionPass(NamedTuple):
     """Tombstones in [due_from, due_to) go."""
 
 
+class Met(NamedTuple):
+    """Passes up to an offset that had a time in the future, and when that was seen first."""
+
+    end: int
+    since_ms: int
+
+
 def due_pass(
-    part: PartitionState, sizes: Sizes, config: TopicConfig, now_ms: int
+    part: PartitionState,
+    sizes: Sizes,
+    config: TopicConfig,
+    now_ms: int,
+    met: Met | None = None,
 ) -> CompactionPass | None:
     """What is to be done for a partition now, if anything."""
     compacted_to = part.compacted_to
@@ -51,14 +63,31 @@ def due_pass(
     compacts = end > compacted_to and (
         ratio > config.min_cleanable_dirty_ratio or now_ms - oldest > config.max_compaction_lag_ms
     )
-    due_from, due_to = due_tombstones(part, config.delete_retention_ms, now_ms)
+    due_from, due_to = due_tombstones(part, config.delete_retention_ms, now_ms, met)
     if not compacts and due_from >= due_to:
         return None
     return CompactionPass(end if compacts else compacted_to, compacts, due_from, due_to)
 
 
-def due_tombstones(part: PartitionState, delete_retention_ms: int, now_ms: int) -> tuple[int, int]:
+def due_tombstones(
+    part: PartitionState, delete_retention_ms: int, now_ms: int, met: Met | None = None
+) -> tuple[int, int]:
     """[from, to): where tombstones lie whose time is over. Nothing if to is not above from."""
     first = max(part.start, part.tombstones_from)
-    due = [done.end for done in part.compactions if done.time + delete_retention_ms <= now_ms]
-    return first, min(due[-1], part.end) if due else first
+    times = [*part.compactions, *([] if met is None else [Compaction(met.end, met.since_ms)])]
+    due = [done.end for done in times if done.time + delete_retention_ms <= now_ms]
+    return first, min(max(due), part.end) if due else first
+
+
+def still_met(part: PartitionState, met: Met | None, now_ms: int) -> Met | None:
+    """What was noted of a partition, as far as its tombstones wait for it still."""
+    if met is None or not part.tombstones_from < met.end <= part.compacted_to:
+        return None
+    return met if met.since_ms <= now_ms else None
+
+
+def is_ahead(part: PartitionState, now_ms: int) -> bool:
+    """Whether tombstones wait for a time in the future."""
+    passes = part.compactions
+    waits = part.tombstones_from < part.compacted_to
+    return waits and bool(passes) and passes[-1].time > now_ms

@@ -5,20 +5,25 @@ Rules of this module:
 1. Retention moves log start offsets, to the edge of an extent, never past the log end offset.
 2. A record is kept while any rule that names it does not let it go: retention by time looks
    at the newest record of an extent, retention by bytes at what lies behind it.
-3. What may be deleted is decided by a state that contains the collect: segments born below
+3. A time of the storage that lies in the future is none: its clock was ahead once, or is behind
+   now. How old such a file is follows from the files that were written after it.
+4. What may be deleted is decided by a state that contains the collect: segments born below
    its horizon that it does not hold live. That list stays right for ever.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from offsetlog.core.topic.entry import FIRST_RULES
 from offsetlog.core.topic.index import integers
 from offsetlog.core.topic.state import TopicState
 from offsetlog.values import NO_LIMIT, settings_of
+
+AHEAD_MS = 3_600_000
+"""Clocks of one storage may differ by so much."""
 
 
 class Sizes(NamedTuple):
@@ -65,6 +70,21 @@ def retained_from(
         start = end
         surplus -= size
     return start
+
+
+def is_old(
+    time_of: Callable[[int], int], number: int, end: int, now_ms: int, age_ms: int
+) -> bool | None:
+    """Whether a file is of this age: by its own time, or by that of one that was written after it,
+    the last of which is ``end`` - 1. None: that has no time either."""
+    step = 1
+    while True:
+        time = time_of(number)
+        if time <= now_ms + AHEAD_MS:
+            return time <= now_ms - age_ms
+        if number >= end - 1:
+            return None
+        number, step = min(number + step, end - 1), 2 * step
 
 
 def condemned(

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from offsetlog.core.topic import table
+from offsetlog.core.topic import retention, table
 from offsetlog.core.topic.entry import Trim
 from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.index import Leaf, segments_of
@@ -111,15 +111,22 @@ class TopicTable:
         except OffsetLogError:
             return -1
 
-    def old_version(self, head: Head, before_ms: int) -> Head | None:
-        """The version that was the newest at a time by the storage's clock; None where that is
+    def has_time(self, head: Head, now_ms: int) -> bool:
+        """Whether the time of a version does not lie in the future."""
+        return self._time_of(head.version) <= now_ms + retention.AHEAD_MS
+
+    def _time_of(self, version: int) -> int:
+        info = self._chain.store.info(self._log.name(version))
+        # One that is gone was deleted since it was old.
+        return 0 if info is None else info.modified_ms
+
+    def old_version(self, head: Head, now_ms: int, age_ms: int) -> Head | None:
+        """The version that was the newest so long ago by the storage's clock; None where that is
         not known any more."""
         low, high = -1, head.version + 1
         at = head.version
         while low < at:
-            info = self._chain.store.info(self._log.name(at))
-            # One that is gone was deleted since it was old.
-            if info is None or info.modified_ms <= before_ms:
+            if retention.is_old(self._time_of, at, high, now_ms, age_ms):
                 low = at
             else:
                 high = at

@@ -7,18 +7,28 @@ Invariants:
    is a tombstone whose time is over (``core.topic.compaction``).
 2. That a partition is compacted up to its end is said in the same entry as the last of what it
    replaces, or a later one, and only if all of it counted.
-3. Whatever a maintainer that was killed, or was slow, had written is void or never named: it is
+3. The time of a pass is read after the state that it is planned from: no tombstone in it was sent
+   later, however long it takes.
+4. Whatever a maintainer that was killed, or was slow, had written is void or never named: it is
    collected like any other file.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from offsetlog.core.topic.compaction import CompactionPass, due_pass
+from offsetlog.core.topic.compaction import (
+    CompactionPass,
+    Met,
+    due_pass,
+    is_ahead,
+    still_met,
+)
 from offsetlog.core.topic.entry import Compact, CompactedTo, ReplacedRun
 from offsetlog.core.topic.plan import PlannedPiece
 from offsetlog.core.topic.retention import Sizes
@@ -45,6 +55,8 @@ class Compacted(NamedTuple):
     """That were replaced."""
     segments: int
     """That were written."""
+    met: Mapping[int, Met]
+    """What is to be noted of partitions whose passes have times in the future."""
 
 
 class _Newest(NamedTuple):
@@ -81,23 +93,33 @@ class KeyCompaction:
         """Partitions of which something did not count."""
         self._records = self._files = self._segments = 0
 
-    def run(self, now_ms: int) -> Compacted:
-        """``now_ms``: the storage's clock."""
+    def run(
+        self, now_ms: int, clock: Callable[[], int], noted: Mapping[int, Met] | None = None
+    ) -> Compacted:
+        """``now_ms``: what ``clock``, the storage's, said some time ago; it is asked again where
+        something is due. ``noted``: by partition, what earlier rounds noted."""
         state = self._topic.chain.state
         config = settings_of(state.config)
+        met: dict[int, Met] = {}
+        later = cache(clock)
         if state.alive and config.compacts:
             self._planned_at = state.tip
             for partition, sizes in enumerate(self._topic.reader.sizes(state)[: state.partitions]):
                 part = state.parts[partition]
-                due = due_pass(part, sizes, config, now_ms)
+                seen = still_met(part, (noted or {}).get(partition), now_ms)
+                if seen is None and is_ahead(part, now_ms) and is_ahead(part, later()):
+                    seen = Met(part.compacted_to, later())
+                if seen is not None:
+                    met[partition] = seen
+                due = due_pass(part, sizes, config, now_ms, seen)
                 if due is not None:
                     try:
-                        self._compact(partition, part, due, sizes, now_ms)
+                        self._compact(partition, part, due, sizes, later())
                     except (OffsetOutOfRangeError, UnknownTopicError):
                         # The log start was moved into it, or the topic deleted: another time.
                         self._void.add(partition)
             self._land()
-        return Compacted(self._records, self._files, self._segments)
+        return Compacted(self._records, self._files, self._segments, met)
 
     def _compact(
         self, partition: int, part: PartitionState, due: CompactionPass, sizes: Sizes, now_ms: int

@@ -27,6 +27,7 @@ import pyarrow as pa
 from offsetlog.core import strict_json
 from offsetlog.core.decode import boolean, default, integer, list_of, record, row
 from offsetlog.core.topic import retention
+from offsetlog.core.topic.compaction import Met
 from offsetlog.core.topic.entry import (
     Append,
     Collect,
@@ -74,7 +75,7 @@ REWRITE_BYTES = 128 * 1024 * 1024
 MAX_SORTED_BYTES = 1024**3
 """Of rows in entries that are sorted at once: Arrow can't take 2 GiB of a column together."""
 MOST_NOTE_BYTES = 4096
-MOST_CUTS = 64
+MOST_CUTS, MOST_MET = 64, 16
 """In a note; others wait for their turn."""
 DIVISIONS = 5
 """How often a table is tried again, after what it can't have as a whole was divided."""
@@ -96,12 +97,13 @@ ShareOut = Callable[[str, list[list[RewritePlan]]], Iterator[Rewritten]]
 became of them in their order."""
 
 
-class _Cut(NamedTuple):
-    """A segment that the log start cuts."""
+class _Since(NamedTuple):
+    """Since when a segment is known to be cut by the log start; or passes of compaction, to have
+    times in the future."""
 
     partition: int
     end: int
-    """The segment's."""
+    """The segment's; of the last pass."""
     since_ms: int
 
 
@@ -124,9 +126,11 @@ class StubsNote(NamedTuple):
     """Entries up to it, from the horizon on, let nothing go."""
     gone: int = -1
     """What was gone (``retention.gone``) when no entry had rows of it beside live ones."""
-    cuts: tuple[_Cut, ...] = ()
+    cuts: tuple[_Since, ...] = ()
+    met: tuple[_Since, ...] = ()
 
 
+_SINCE = row(_Since, integer(), integer(), integer())
 STUBS_NOTE = record(
     StubsNote,
     stubbed_to=default(integer(), 0),
@@ -137,7 +141,8 @@ STUBS_NOTE = record(
     waits=default(boolean, True),
     idle_to=default(integer(), 0),
     gone=default(integer(-1), -1),
-    cuts=default(list_of(row(_Cut, integer(), integer(), integer())), ()),
+    cuts=default(list_of(_SINCE), ()),
+    met=default(list_of(_SINCE), ()),
 )
 
 
@@ -206,16 +211,23 @@ class Maintenance:
         self._pool = pool
         self._grace = grace_ms
         self._progress = progress or (lambda what, done, of: None)
+        self._has_no_time = False
+        """Whether the newest entry has a time in the future: then nobody knows how old others are,
+        until another one comes."""
 
     def run(self) -> Maintained:
         self._topic.refresh()
         self._chain.check_place()
         now = self._storage_now()
         note = stored = self._note()
-        lists = now - note.listed_ms >= min(self._grace, LISTED_MS)
+        # A time in the future is none: the storage's clock was ahead once.
+        lists = not 0 <= now - note.listed_ms < min(self._grace, LISTED_MS)
         expired = self._retain(now)
         rewritten, fresh = self._consolidate()
-        compacted = KeyCompaction(self._topic).run(now)
+        met = {one.partition: Met(one.end, one.since_ms) for one in note.met}
+        compacted = KeyCompaction(self._topic).run(now, self._storage_now, met)
+        seen = [_Since(partition, *one) for partition, one in compacted.met.items()]
+        note = note._replace(met=tuple(sorted(seen, key=_since)[:MOST_MET]))
         if lists:
             note, divided, parts = self._part_from_deleted(now, note._replace(listed_ms=now))
             rewritten, fresh = rewritten + divided, fresh + parts
@@ -253,7 +265,7 @@ class Maintenance:
         """The part of a round that adds no entry: delete what the chain let go, as in a copy,
         whose chain is its source's. Without news now and then only, for what was too young."""
         note = self._note()
-        if not has_news and self._chain.env.now_ms() - note.listed_ms < LISTED_MS:
+        if not has_news and 0 <= self._chain.env.now_ms() - note.listed_ms < LISTED_MS:
             return
         self._topic.refresh()
         now = self._storage_now()
@@ -453,8 +465,8 @@ class Maintenance:
         since = {(one.partition, one.end): one.since_ms for one in note.cuts}
         for extent in () if self._topic.table.is_wanted else live:  # A table divides it itself.
             if extent.base < state.start(extent.partition) and extent.segment is not None:
-                seen = _Cut(extent.partition, extent.end, now_ms)
-                seen = seen._replace(since_ms=since.get(seen[:2], now_ms))
+                seen = _Since(extent.partition, extent.end, now_ms)
+                seen = seen._replace(since_ms=min(now_ms, since.get(seen[:2], now_ms)))
                 if now_ms - seen.since_ms >= self._grace:
                     cut.append(extent)
                 else:
@@ -510,7 +522,7 @@ class Maintenance:
         if head is None:
             return None
         table = self._topic.table
-        old = head if self._grace == 0 else table.old_version(head, now_ms - self._grace)
+        old = head if self._grace == 0 else table.old_version(head, now_ms, self._grace)
         stored = None if old is None else self._topic.stored.newest_before(old.point.tip)
         return _Kept(head, old, stored)
 
@@ -549,7 +561,9 @@ class Maintenance:
         files that nobody needs, and they were too young."""
         state = self._chain.state
         horizon = self._horizon(now_ms, state)
-        if horizon <= state.horizon:
+        if self._has_no_time:
+            waits = True  # For an entry by whose time the age of those before it will be known.
+        elif horizon <= state.horizon:
             return note
         if not waits and not self._has_news(max(state.horizon, note.idle_to), horizon):
             return note._replace(idle_to=horizon)
@@ -569,12 +583,19 @@ class Maintenance:
         """By bisection: entries are stored in the order of their numbers."""
         if self._grace == 0:
             return state.tip
+
+        def time_of(number: int) -> int:
+            # A stub's time is that of its stubbing: it says nothing, and counts as young.
+            info = self._store.info(str(names.EntryName(self._folder, number)))
+            return now_ms if info is None else info.modified_ms
+
         low, high = state.horizon, state.tip
+        self._has_no_time = False
         while low < high:
             middle = (low + high) // 2
-            info = self._store.info(str(names.EntryName(self._folder, middle)))
-            # A stub's time is that of its stubbing: it says nothing, and counts as young.
-            if info is not None and info.modified_ms <= now_ms - self._grace:
+            is_old = retention.is_old(time_of, middle, high, now_ms, self._grace)
+            self._has_no_time |= is_old is None and high == state.tip
+            if is_old:
                 low = middle + 1
             else:
                 high = middle
@@ -625,7 +646,8 @@ class Maintenance:
         one to which nothing comes any more, or that is closed, gets no version otherwise."""
         stored = self._topic.stored
         newest = kept.state if kept.old == kept.head else stored.newest_before(kept.head.point.tip)
-        if any(map(self._in_table(newest), waiting)):
+        has_time = self._topic.table.has_time(kept.head, now_ms)
+        if not has_time or any(map(self._in_table(newest), waiting)):
             stored.publish()
             self._topic.table.publish(now_ms, self._grace, advance=True)
 
@@ -740,9 +762,9 @@ class Maintenance:
         if snapshots and snapshots[-1][0] > self._chain.state.tip:
             self._chain.check_reaches(snapshots[-1][0])
         expendable, needed = [], [seq for seq, _ in snapshots[-self._limits.snapshots_kept :]]
-        pinned = self._pinned(snapshots, kept)
+        pinned = self._pinned(snapshots, kept, now_ms)
         for seq, info in snapshots[: -self._limits.snapshots_kept]:
-            if seq in pinned or info.modified_ms > now_ms - min(self._grace, 3_600_000):
+            if seq in pinned or self._is_young(info, now_ms, min(self._grace, 3_600_000)):
                 needed.append(seq)
             elif not info.size or self._topic.stored.is_snapshot(seq):
                 expendable.append(info.name)
@@ -755,11 +777,18 @@ class Maintenance:
             for info in self._store.list(names.leaf_folder(self._folder))
             if (leaf := names.parse_leaf(info.name)) is not None
             and leaf.uid not in used
-            and info.modified_ms <= now_ms - max(self._grace // 24, 60_000)
+            and not self._is_young(info, now_ms, max(self._grace // 24, 60_000))
         ]
         self._store.delete([*expendable, *leaves])
 
-    def _pinned(self, snapshots: list[tuple[int, FileInfo]], kept: _Kept | None) -> set[int]:
+    @staticmethod
+    def _is_young(info: FileInfo, now_ms: int, age_ms: int) -> bool:
+        """Of a cache. One with a time in the future may go."""
+        return now_ms - age_ms < info.modified_ms <= now_ms + retention.AHEAD_MS
+
+    def _pinned(
+        self, snapshots: list[tuple[int, FileInfo]], kept: _Kept | None, now_ms: int
+    ) -> set[int]:
         """The states that a table needs: those of its newest version and of the one that is as
         old as the grace period, and some between them, of which each will be that one."""
         if kept is None:
@@ -769,7 +798,8 @@ class Maintenance:
         pinned = {max((seq for seq, _ in snapshots if seq <= tip), default=0) for tip in tips}
         last = 0
         for seq, info in snapshots:
-            if seq >= least and info.modified_ms >= last + self._grace // STATES_KEPT:
+            has_time = info.modified_ms <= now_ms + retention.AHEAD_MS
+            if seq >= least and has_time and info.modified_ms >= last + self._grace // STATES_KEPT:
                 pinned.add(seq)
                 last = info.modified_ms
         return pinned

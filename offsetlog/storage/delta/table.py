@@ -539,6 +539,8 @@ class DeltaOffsets(OffsetsPort):
         live = {self._inside(path).rpartition("/")[2] for path in state.adds}
         noted = self._unnamed()
         seen = {name: noted.get(name, (version, now_ms)) for name in sorted(there - live)}
+        # A time in the future is none.
+        seen = {name: (at, min(at_ms, now_ms)) for name, (at, at_ms) in seen.items()}
         gone = {
             name
             for name, (at, at_ms) in seen.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 
 from offsetlog.client.log import Log
 from offsetlog.engine.env import REAL, Limits
@@ -26,6 +27,10 @@ class ClockedStore(MemoryStore):
     def put(self, name: str, data: bytes, durable: bool = True) -> None:
         self._times[name] = self.now
         super().put(name, data, durable)
+
+    def list(self, folder: str) -> Iterator[FileInfo]:
+        for info in super().list(folder):
+            yield info._replace(modified_ms=self._times[info.name])
 
     def info(self, name: str) -> FileInfo | None:
         info = super().info(name)
