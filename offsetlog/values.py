@@ -117,6 +117,10 @@ def _bytes_to_json(name: str, data: bytes | None) -> dict[str, str | None]:
         return {name: None, f"{name}_base64": b2a_base64(data, newline=False).decode()}
 
 
+NO_TIMESTAMP = -1
+"""Kafka's word for none."""
+
+
 class RecordMetadata(NamedTuple):
     """Where an acknowledged record lies."""
 
@@ -124,6 +128,8 @@ class RecordMetadata(NamedTuple):
     partition: int
     offset: int
     timestamp: int
+    """The stored record's. -1 (``NO_TIMESTAMP``) where the batch of its ``app_id`` and ``sequence``
+    was there already and that is not known without reading its file."""
 
 
 class TopicConfig(NamedTuple):

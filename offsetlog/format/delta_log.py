@@ -497,6 +497,71 @@ def actions_of(data: bytes, where: str) -> list[Action]:
     return [from_json(plain, line, where, MOST_LOG_BYTES) for line in lines]
 
 
+def is_understood(actions: Sequence[Action]) -> bool:
+    """Whether each action of a version has what Delta demands of its kind; and of one that was
+    written here, nothing but what is written here."""
+    known = all(len(action) == 1 and _is_whole(*next(iter(action.items()))) for action in actions)
+    info = actions[0].get("commitInfo") if known and actions else None
+    if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
+        return known
+    return all(_is_our_own(*next(iter(action.items()))) for action in actions)
+
+
+def _is_whole(kind: str, body: object) -> bool:
+    if kind not in _DEMANDED or not isinstance(body, dict):
+        return kind in _DEMANDED and body is None
+    return all(isinstance(body.get(name), of) for name, of in _DEMANDED[kind].items())
+
+
+_DEMANDED: dict[str, dict[str, type]] = {
+    "commitInfo": {},
+    "protocol": {"minReaderVersion": int, "minWriterVersion": int},
+    "metaData": {"id": str, "format": dict, "schemaString": str, "partitionColumns": list,
+                 "configuration": dict},
+    "add": {"path": str, "partitionValues": dict, "size": int, "modificationTime": int,
+            "dataChange": bool},
+    "remove": {"path": str, "dataChange": bool},
+    "txn": {"appId": str, "version": int},
+    "domainMetadata": {"domain": str},
+    "cdc": {"path": str},
+}  # fmt: skip
+
+
+def _is_our_own(kind: str, body: Action) -> bool:
+    if kind == "add":
+        rows = rows_of(body)
+        told = {**body, "stats": json.dumps({"numRecords": rows}), "partitionValues": {}}
+        return body == told and body.keys() <= set(_NAMES["add"])
+    if kind == "remove":
+        return body.keys() == {"path", "deletionTimestamp", "dataChange"}
+    return True
+
+
+def is_first(actions: Sequence[Action], settings: Mapping[str, str]) -> bool:
+    """Whether a version that makes a table, if it was written here, makes it as it is made."""
+    info = actions[0].get("commitInfo") if actions else None
+    if not isinstance(info, dict) or info.get("engineInfo") != ENGINE:
+        return True
+    if info.get("operation") not in ("CREATE TABLE", "CLONE"):
+        return True
+    bodies = {kind: body for action in actions for kind, body in action.items()}
+    metadata, protocol = bodies.get("metaData"), bodies.get("protocol")
+    if not isinstance(metadata, dict) or protocol != FIRST_PROTOCOL:
+        return False
+    configuration = metadata.get("configuration")
+    fields = _loaded(metadata.get("schemaString"))
+    if not isinstance(configuration, dict) or not isinstance(fields, dict):
+        return False
+    if any(configuration.get(key) != value for key, value in settings.items()):
+        return False
+    try:
+        columns = [column(field["name"], field["type"]) for field in fields["fields"]]
+    except (KeyError, TypeError):
+        return False
+    table_id, created = str(metadata.get("id")), metadata.get("createdTime")
+    return bool(metadata == metadata_of(columns, table_id, configuration, created))
+
+
 def encode_version(
     operation: str,
     now_ms: int,
@@ -532,14 +597,18 @@ def check_file(add: Action, data: bytes, where: str) -> None:
         )
 
 
+FIRST_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 2}
+
+
 def new_table(
     schema: pa.Schema, table_id: str, configuration: Mapping[str, str], now_ms: int
 ) -> bytes:
     """Version 0."""
     fields = [column(f.name, _WORDS[str(f.type)]) for f in schema]
     metadata = metadata_of(fields, table_id, configuration, now_ms)
-    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
-    return encode_version("CREATE TABLE", now_ms, [{"protocol": protocol}, {"metaData": metadata}])
+    return encode_version(
+        "CREATE TABLE", now_ms, [{"protocol": FIRST_PROTOCOL}, {"metaData": metadata}]
+    )
 
 
 def column(name: str, kind: object) -> Action:

@@ -164,13 +164,18 @@ def reader() -> Reader:
 _TOKEN = re.compile(rb'(?<=")[^"\\\\]+(?=")|[0-9]+')
 
 
-def flipped(chance: random.Random, path: Path) -> str:
+_NUMBER = re.compile(rb"(?<=:)[0-9]{1,6}(?=[,}])")
+
+
+def flipped(chance: random.Random, path: Path, part: re.Pattern[bytes] | None = None) -> str:
     """Flip a bit of a file, half of the time in some word or number of it, long or short; which
     one."""
     data = bytearray(path.read_bytes())
     first, last = 0, len(data)
-    if path.suffix != ".parquet" and chance.random() < 0.5:
-        first, last = chance.choice([token.span() for token in _TOKEN.finditer(data)])
+    if part is None and path.suffix != ".parquet" and chance.random() < 0.5:
+        part = _TOKEN
+    if part is not None:
+        first, last = chance.choice([token.span() for token in part.finditer(data)])
     bit = chance.randrange(8 * first, 8 * last)
     data[bit // 8] ^= 1 << bit % 8
     path.write_bytes(data)
@@ -210,10 +215,15 @@ def history(seed: int, folder: Path) -> Counter[str]:
             counts["read otherwise"] += 1
             named(root, which, answer, right, counts)
         path.write_bytes(before)
-    for _ in range(NOTE_FLIPS):
-        counts["flipped notes"] += 1
-        note_flip(chance, folder / "notes")
+    note_flips(seed, folder / "notes")
+    counts["flipped notes"] += NOTE_FLIPS
     return counts
+
+
+def note_flips(seed: int, root: Path) -> None:
+    chance = random.Random(f"notes-{seed}")
+    for _ in range(NOTE_FLIPS):
+        note_flip(chance, root)
 
 
 def named(root: Path, which: str, answer: str, right: str, counts: Counter[str]) -> None:
@@ -236,8 +246,9 @@ def named(root: Path, which: str, answer: str, right: str, counts: Counter[str])
 def note_flip(chance: random.Random, root: Path) -> None:
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(template(), root)
-    notes = [root / "w" / "_snapshot" / f"{name}.json" for name in ("stubs", "stubs", "hint")]
-    which = flipped(chance, chance.choice(notes))
+    names = ("stubs", "stubs", "stubs", "hint")
+    notes = [root / "w" / "_snapshot" / f"{name}.json" for name in names]
+    which = flipped(chance, chance.choice(notes), chance.choice((None, _NUMBER, _NUMBER)))
     with offsetlog.open(str(root)) as log, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         log.topic("w").erase(keys=[b"erased"])

@@ -292,7 +292,11 @@ class SequenceTarget:
         receipt = self.topic.writer.append(load, sender, state.partitions, state.created_at_entry)
         # An earlier run may have written them when the topic had fewer partitions.
         prepared = load.placed(receipt.hashed_with)
-        batch.succeed(receipt.placed, prepared.order, prepared.times)
+        times = prepared.times
+        if receipt.duplicate:
+            # What was written then has the times of then.
+            times = self.topic.writer.stored_times(receipt)
+        batch.succeed(receipt.placed, prepared.order, times)
 
     def __str__(self) -> str:
         return f"sequence {self._sequence} of app_id {self._app!r} for topic {self.topic.name!r}"

@@ -17,6 +17,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from offsetlog.core.topic.entry import Append, Counted, Entry, Part, Placed, Void, VoidReason
@@ -32,9 +34,10 @@ from offsetlog.errors import (
     UnknownTopicError,
 )
 from offsetlog.format import entries as entry_format
+from offsetlog.format import record_schema as rows
 from offsetlog.format.names import bucket_folder
 from offsetlog.logs import get_logger
-from offsetlog.values import settings_of
+from offsetlog.values import NO_TIMESTAMP, settings_of
 
 CONDEMNED_TRIES = 2
 KEYS_REMEMBERED = 10_000
@@ -215,6 +218,19 @@ class Writer:
                 if isinstance(verdict, Counted):
                     return self._durable(Receipt(verdict.placed, entry, True, hashed_with))
         return None
+
+    def stored_times(self, receipt: Receipt) -> npt.NDArray[np.int64]:
+        """The timestamps that the records of a batch have which was there already, in the order of
+        its rows; ``NO_TIMESTAMP`` where that takes more than a look at its entry."""
+        stored = self.chain.read_entry(receipt.entry)
+        body = None if stored is None else stored.entry.body
+        if stored is None or not isinstance(body, Append):
+            return np.empty(0, np.int64)
+        if stored.inline_records and not stored.stub:
+            table = stored.rows(0, stored.inline_records, ("timestamp",))
+            return rows.milliseconds(table.column("timestamp"))
+        times = [part.min_ts if part.min_ts == part.max_ts else NO_TIMESTAMP for part in body.parts]
+        return np.repeat(np.array(times, np.int64), [part.records for part in body.parts])
 
     # --- what being void means -------------------------------------------------------------
 

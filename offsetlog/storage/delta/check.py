@@ -8,7 +8,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from offsetlog.core.decode import from_value, plain
 from offsetlog.core.group.facts import Fact
@@ -38,15 +38,18 @@ class DeltaCheck:
         prefix: str,
         inside: Callable[[str], str],
         check_ours: Callable[[DeltaState], None],
+        settings: Mapping[str, str],
         progress: Progress,
     ) -> None:
         """``prefix`` is the table's folder, ``inside`` gives the name of a path in its log, and
-        ``check_ours`` raises for a table that is another's or of another shape."""
+        ``check_ours`` raises for a table that is another's or of another shape; ``settings`` are
+        those that a table is made with."""
         self._store = store
         self._prefix = prefix
         self._inside = inside
         self._check_ours = check_ours
         self._progress = progress
+        self._settings = settings
         self._reset()
 
     def _reset(self) -> None:
@@ -110,7 +113,9 @@ class DeltaCheck:
     def _applied(
         self, state: DeltaState, data: bytes, actions: Sequence[Action], name: str
     ) -> None:
-        """Note how many facts a version has."""
+        """Note how many facts a version has, and whether readers of Delta understand it."""
+        if not delta_log.is_understood(actions) or not delta_log.is_first(actions, self._settings):
+            self._faults.append(f"{name} was changed: it is not what its author wrote")
         kinds = {kind for action in actions for kind in action}
         added = [
             delta_log.rows_of(from_value(plain, action["add"], name))

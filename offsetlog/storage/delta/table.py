@@ -517,7 +517,10 @@ class DeltaOffsets(OffsetsPort):
         self._store_delta_checkpoint(self._open_own())
 
     def verify(self, progress: Progress) -> TableCheck | None:
-        return DeltaCheck(self.store, self._prefix, self._inside, self._check_ours, progress).run()
+        check = DeltaCheck(
+            self.store, self._prefix, self._inside, self._check_ours, SETTINGS, progress
+        )
+        return check.run()
 
     def maintain(self, table: GroupsState, grace_ms: int) -> Upkeep:
         if not self._exists():

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from decimal import Decimal
 
@@ -162,6 +163,43 @@ def test_a_failure_of_one_topic_does_not_keep_the_others_from_being_written(log)
     with pytest.raises(InvalidRequestError, match="'t' was deleted"):
         producer.flush()
     assert values(log, "u") == [b"two"]
+
+
+@pytest.mark.parametrize("then", ["at once", "by another program", "after upkeep"])
+@pytest.mark.parametrize("size", [10, 200_000])
+def test_a_repeat_is_told_the_times_that_are_stored(tmp_path, size, then):
+    """Or none, where many times lie in a file; never those of the repeat."""
+    root = str(tmp_path / "log")
+
+    def sent(log, pause: float = 0.0) -> list[offsetlog.RecordMetadata]:
+        with log.producer(app_id="loader", sequence=1) as producer:
+            futures = []
+            for number in range(4):
+                futures.append(producer.send("t", b"%d" % number * size, key=b"%d" % number))
+                time.sleep(pause)
+        with log.producer(app_id="tables", sequence=1) as producer:
+            values = [b"%d" % number * size for number in range(4)]
+            result = producer.send_arrow("t", pa.table({"value": values}))
+            producer.flush()
+            return [f.result() for f in futures] + [result.metadata(n) for n in range(4)]
+
+    with offsetlog.open(root) as log:
+        log.create_topic("t", partitions=2)
+        first = sent(log, 0.005)
+        if then == "after upkeep":
+            log.maintain(grace_ms=0)
+        again = sent(log) if then == "at once" else None
+    with offsetlog.open(root) as log:
+        again = again or sent(log)
+        with log.consumer(topics=["t"], auto_offset_reset="earliest") as consumer:
+            stored = {}
+            while records := consumer.poll():
+                stored |= {(r.partition, r.offset): r.timestamp for r in records}
+    assert [m[:3] for m in again] == [m[:3] for m in first]
+    assert [m.timestamp for m in first] == [stored[m[1:3]] for m in first]
+    known = [m for m in again if m.timestamp != -1]
+    assert [m.timestamp for m in known] == [stored[m[1:3]] for m in known]
+    assert len(known) >= (4 if size > 10 or then == "after upkeep" else 8)
 
 
 @pytest.mark.parametrize(
