@@ -27,9 +27,10 @@ CONFIG = {"table.format": "delta"}
 
 
 @pytest.fixture
-def log(log: offsetlog.Log) -> offsetlog.Log:
+def log(log: offsetlog.Log) -> Iterator[offsetlog.Log]:
     log.create_topic("orders", partitions=2, config=CONFIG)
-    return log
+    yield log
+    assert [(r.faults, r.caches) for r in log.verify() if not r.sound] == []
 
 
 def send(log: offsetlog.Log, count: int, *, size: int = 10, at: int = NOW) -> None:
@@ -442,9 +443,52 @@ def test_verify_compares_the_table_with_the_chain(log: offsetlog.Log) -> None:
     newest.write_text(text)
     assert faults(log) == []
     log.topic("orders").delete_records({0: -1, 1: -1})
-    for name in [json.loads(add)["add"]["path"]]:
-        (path / name).unlink()
+    segment = path / json.loads(add)["add"]["path"]
+    data = segment.read_bytes()
+    segment.unlink()
     assert any("is gone" in fault for fault in faults(log))
+    segment.write_bytes(data)
+
+
+def test_verify_reads_a_tables_log_as_others_do(
+    log: offsetlog.Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What takes rows from a reader of Delta, or gives it others, is a fault; what it can do
+    without is a cache."""
+    monkeypatch.setattr(topic_table, "FEW_VERSIONS", 3)
+    for _ in range(5):
+        send(log, 40)
+        log.maintain()
+    folder = Path(path_of(log)) / "_delta_log"
+    for version, old, new in (
+        (1, '{"partition":"0"}', '{"partition":"1"}'),
+        (0, '"partitionColumns":["partition"]', '"partitionColumns":["qartition"]'),
+        (0, '"minReaderVersion":1', '"minReaderVersion":3'),
+        (0, '\\"name\\": \\"key\\"', '\\"name\\": \\"jey\\"'),
+        (2, '"size":', '"size":1'),
+        (4, '"dataChange"', '"dataChangf"'),
+    ):
+        file = folder / f"{version:020d}.json"
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+        assert any(file.name in fault for fault in faults(log)), (old, faults(log))
+        file.write_text(text)
+    [checkpoint] = folder.glob("*.checkpoint.parquet")
+    note = folder / "_last_checkpoint"
+    for file, changed in (
+        (checkpoint, b""),
+        (checkpoint, checkpoint.read_bytes()[:100]),
+        (checkpoint, checkpoint.read_bytes().replace(b"numRecords", b"numRecorde", 1)),
+        (note, note.read_bytes().replace(b'"version":3', b'"version":2')),
+        (note, note.read_bytes().replace(b'"size":', b'"size":1')),
+    ):
+        data = file.read_bytes()
+        assert changed != data
+        file.write_bytes(changed)
+        [report] = log.verify("orders")
+        assert not report.faults and file.name in {Path(c.file).name for c in report.caches}
+        file.write_bytes(data)
 
 
 MAINTAINER = """
