@@ -121,16 +121,20 @@ class Producer:
                 key = BYTES("key", key)
             size += len(key)
         elif target.needs_key:
-            raise without_key(topic)
+            target.look_again()
+            if target.needs_key:
+                raise without_key(topic)
         stored = None
         if headers is not None:
             stored = HEADERS("headers", headers)
             weight = rows.HEADER_BYTES * len(stored)
             weight += sum(len(name.encode()) + len(data or b"") for name, data in stored)
             size += weight
-        if size > target.max_bytes and not target.takes(size):
-            raise too_large(topic, size - RECORD_OVERHEAD, target.max_bytes - RECORD_OVERHEAD)
-        if timestamp is None or target.append_time:
+        if size > target.max_bytes:
+            target.look_again()
+            if size > target.max_bytes:
+                raise too_large(topic, size - RECORD_OVERHEAD, target.max_bytes - RECORD_OVERHEAD)
+        if timestamp is None:
             stamp = self._stamp()
         elif type(timestamp) is int and -MAX_MS < timestamp < MAX_MS:
             stamp = timestamp * 1_000_000
@@ -230,7 +234,7 @@ class Producer:
         if self._closed:
             raise InvalidRequestError("The producer is closed.", "Make a new one.")
         opened = self._host.open_topic(topic)
-        opened.known_state()
+        opened.state_to_write()
         target: SendTarget
         if self._sender is None:
             target = self._host.group_commit(topic)
@@ -245,14 +249,14 @@ class SendTarget(Protocol):
 
     topic: OpenTopic
     max_bytes: int
-    append_time: bool
     needs_key: bool
     lock: threading.Lock
     open: SendBuffer | None
     """The batch that takes records, if there is one. Held: the lock."""
 
-    def takes(self, size: int) -> bool:
-        """Whether a record of so many bytes is taken, by the config as it is now."""
+    def look_again(self) -> None:
+        """Take ``max_bytes`` and ``needs_key`` from the topic's config as it is now: nothing is
+        refused by an older one."""
 
     def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
         """A batch that takes a record of ``size``. Held: the lock."""
@@ -308,7 +312,7 @@ def _as_rows(table: pa.Table, target: SendTarget, now_ms: int) -> pa.Table:
     if not table.num_rows:
         raise InvalidRequestError("The table is empty.", "Send at least one record.")
     columns = {name: table.column(name) for name in table.schema.names}
-    if target.append_time or "timestamp" not in columns:
+    if "timestamp" not in columns:
         columns["timestamp"] = pa.repeat(pa.scalar(now_ms, rows.TIMESTAMP), table.num_rows)
     out = pa.Table.from_arrays(
         [
@@ -324,11 +328,12 @@ def _as_rows(table: pa.Table, target: SendTarget, now_ms: int) -> pa.Table:
     check_times(rows.milliseconds(out.column("timestamp")))
     check_headers(out.column("headers"))
     heaviest = int(row_bytes(out).max())
-    if heaviest + RECORD_OVERHEAD > target.max_bytes and not target.takes(
-        heaviest + RECORD_OVERHEAD
-    ):
+    nulls = out.column("key").null_count
+    if heaviest + RECORD_OVERHEAD > target.max_bytes or (target.needs_key and nulls):
+        target.look_again()
+    if heaviest + RECORD_OVERHEAD > target.max_bytes:
         raise too_large(target.topic.name, heaviest, target.max_bytes - RECORD_OVERHEAD)
-    if target.needs_key and out.column("key").null_count:
+    if target.needs_key and nulls:
         raise without_key(target.topic.name)
     if "partition" in columns:
         named = _cast(columns["partition"], rows.PARTITION)

@@ -41,7 +41,12 @@ from offsetlog.engine.append.send_buffer import (
 )
 from offsetlog.engine.append.writer import DELIVERY_SECONDS, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
+from offsetlog.errors import (
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnknownTopicError,
+)
 from offsetlog.logs import get_logger
 from offsetlog.storage import forks
 from offsetlog.values import settings_of
@@ -198,16 +203,14 @@ class GroupCommit:
         """What the topic's present config says about single records."""
         settings = settings_of(state.config)
         self.max_bytes = settings.max_message_bytes + RECORD_OVERHEAD
-        self.append_time = settings.log_append_time
         self.needs_key = settings.compacts
         self._settings_of = state.head
 
     # --- taking records --------------------------------------------------------------------
 
-    def takes(self, size: int) -> bool:
-        """Whether a record of so many bytes is taken, by the config as it is now."""
+    def look_again(self) -> None:
+        """Judge records by the config as it is now."""
         self._take_settings(self.topic.refresh())
-        return size <= self.max_bytes
 
     def add_table(self, table: pa.Table, sender: object) -> SendBuffer:
         """Take a table, which becomes one entry."""
@@ -563,11 +566,11 @@ class GroupCommit:
         if batch.attempt is None:
             state = chain.state
             if not state.alive or state.topic != self.topic.name:
-                state = self.topic.known_state()
+                state = self.topic.state_to_write()
             if state.head != self._settings_of:
                 self._take_settings(state)
             columns = columns_of(batch)
-            if self.append_time:
+            if settings_of(state.config).log_append_time:
                 columns = columns.with_time(self._env.now_ms())
             self._spread += 1
             name, count = self.topic.name, state.partitions
@@ -576,9 +579,16 @@ class GroupCommit:
             self._seq += 1
             batch.attempt = prepared, Sender(self._app, self._seq, True), state
         prepared, sender, state = batch.attempt
-        receipt = self.topic.writer.deliver(
-            prepared, sender, state.partitions, state.created_at_entry
-        )
+        try:
+            receipt = self.topic.writer.deliver(
+                prepared, sender, state.partitions, state.created_at_entry
+            )
+        except UnknownTopicError as error:
+            if error.may_have_landed or not self.topic.was_made_again(state):
+                raise
+            batch.attempt = None  # Nothing of it counted: it goes to the topic of that name.
+            self._write(batch)
+            return
         batch.succeed(receipt.placed, prepared.order, prepared.times)
         if chain.state.head != self._settings_of:
             self._take_settings(chain.state)

@@ -35,7 +35,13 @@ from offsetlog.engine.append.send_buffer import (
 )
 from offsetlog.engine.append.writer import KEYS_REMEMBERED, Sender
 from offsetlog.engine.topic.open_topic import OpenTopic
-from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning, StorageError
+from offsetlog.errors import (
+    InvalidRequestError,
+    OffsetLogError,
+    OffsetLogWarning,
+    StorageError,
+    UnknownTopicError,
+)
 from offsetlog.storage import forks
 from offsetlog.values import settings_of
 
@@ -103,15 +109,17 @@ class SequenceTarget:
         """Of a flush whose fate is open: its next try must send the very same rows."""
         self.lock = threading.Lock()
         self._made_in = forks.process()
-        self.max_bytes = topic.config.max_message_bytes + RECORD_OVERHEAD
-        self.append_time = topic.config.log_append_time
-        self.needs_key = topic.config.compacts
+        self._take_settings()
 
-    def takes(self, size: int) -> bool:
-        """Whether a record of so many bytes is taken, by the config as it is now."""
+    def _take_settings(self) -> None:
+        config = self.topic.config
+        self.max_bytes = config.max_message_bytes + RECORD_OVERHEAD
+        self.needs_key = config.compacts
+
+    def look_again(self) -> None:
+        """Judge records by the config as it is now."""
         self.topic.refresh()
-        self.max_bytes = self.topic.config.max_message_bytes + RECORD_OVERHEAD
-        return size <= self.max_bytes
+        self._take_settings()
 
     def room_for(self, size: int, linger: float, sender: object) -> SendBuffer:
         batch = self._gathering(size, sender)
@@ -281,7 +289,7 @@ class SequenceTarget:
 
     def _write(self, batch: SendBuffer) -> None:
         if self._attempt is None:
-            state = self.topic.known_state()
+            state = self.topic.state_to_write()
             columns = columns_of(batch)
             if settings_of(state.config).log_append_time:
                 columns = columns.with_time(self.topic.chain.env.now_ms())
@@ -289,7 +297,16 @@ class SequenceTarget:
             self._attempt = load, state
         load, state = self._attempt
         sender = Sender(self._app, self._sequence, False)
-        receipt = self.topic.writer.append(load, sender, state.partitions, state.created_at_entry)
+        try:
+            receipt = self.topic.writer.append(
+                load, sender, state.partitions, state.created_at_entry
+            )
+        except UnknownTopicError as error:
+            if error.may_have_landed or not self.topic.was_made_again(state):
+                raise
+            self._attempt = None  # Nothing of it counted: it goes to the topic of that name.
+            self._write(batch)
+            return
         # An earlier run may have written them when the topic had fewer partitions.
         prepared = load.placed(receipt.hashed_with)
         times = prepared.times

@@ -202,7 +202,7 @@ class Cursor:
         except UnknownTopicError:
             if self.skips_unknown:
                 return None
-            raise
+            check_partition(topic.state(), tp.partition)  # It may have been made again.
         position = self.positions[tp]
         if position is None:
             return None

@@ -77,6 +77,21 @@ class OpenTopic:
             self.stored.open()
         return self._of_existing(self.chain.state)
 
+    def state_to_write(self) -> TopicState:
+        """The topic's state as it is known: whether what is written counts is the fold's to say.
+        One that was not there when it was last looked at may have been made since."""
+        forks.check(self._made_in)
+        state = self.chain.state
+        if not state.alive or state.topic != self.name:
+            self.stored.refresh()
+        return self._of_existing(self.chain.state)
+
+    def was_made_again(self, state: TopicState) -> bool:
+        """Whether the topic of a state was deleted since and created again."""
+        now = self.chain.state
+        is_there = now.alive and now.topic == self.name
+        return is_there and now.created_at_entry != state.created_at_entry
+
     def refresh(self) -> TopicState:
         """The state at the end of the chain, whether or not the topic exists."""
         forks.check(self._made_in)
