@@ -29,4 +29,4 @@ def open(  # noqa: A001
     from offsetlog.storage.open import open_store
 
     store = open_store(url, single_writer=single_writer, **storage_options)
-    return Log(store, offsets_table=offsets_table)
+    return Log(store, offsets_table=offsets_table).keep_to_root()

@@ -50,6 +50,7 @@ from offsetlog.engine.group.group_member import (
     RebalanceCallbacks,
 )
 from offsetlog.engine.group.heartbeats import HeartbeatTiming
+from offsetlog.engine.root import RootGoneError
 from offsetlog.engine.topic.chain import ask_all_ahead
 from offsetlog.engine.topic.cursor import Cursor, Positions, Rows
 from offsetlog.engine.topic.open_topic import OpenTopic
@@ -60,12 +61,14 @@ from offsetlog.errors import (
     OffsetLogWarning,
     OffsetOutOfRangeError,
 )
+from offsetlog.logs import get_logger
 from offsetlog.storage import forks
 from offsetlog.values import Record, TopicPartition, held_offsets
 
 LOCAL_PAUSE_SECONDS = 0.002
 REMOTE_PAUSE_SECONDS = 0.1
 MAX_ARROW_RECORDS = 1_000_000
+logger = get_logger(__name__)
 T = TypeVar("T")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -426,22 +429,30 @@ class Consumer:
         self._check_open()
         if not self._cursor.positions and not self._subscribed:
             raise InvalidRequestError("Nothing is assigned.", "Call subscribe() or assign().")
-        self._cursor.check_places()
         env = self._host.env
         deadline = env.monotonic() + timeout
         looked = grew = False
         while True:
-            if self._group_member is not None:
-                self._group_member.keep_up()
-            rows = self._cursor.gather(limit, env.monotonic)
-            if rows:
-                return rows
-            if looked and not grew:
-                if env.monotonic() >= deadline:
-                    return []
-                env.sleep(min(self._idle_pause(), max(0.0, deadline - env.monotonic())))
-            grew = self._look()
-            looked = True
+            try:
+                self._cursor.check_places()
+                if self._group_member is not None:
+                    self._group_member.keep_up()
+                rows = self._cursor.gather(limit, env.monotonic)
+                if rows:
+                    return rows
+                if not looked or grew:
+                    grew = self._look()
+                    looked = True
+                    continue
+                pause = self._idle_pause()
+            except RootGoneError as error:
+                # A disk may be mounted again: until then there is nothing to be read.
+                logger.warning("A consumer waits. %s", str(error))
+                pause = REMOTE_PAUSE_SECONDS
+            if env.monotonic() >= deadline:
+                return []
+            env.sleep(min(pause, max(0.0, deadline - env.monotonic())))
+            looked = False
 
     def _idle_pause(self) -> float:
         if self._pause is not None:

@@ -2,7 +2,8 @@
 
 Invariants:
 
-1. A root that is not there is an error for whoever wants to read it, never an empty result.
+1. A root that is not there is an error for whoever wants to read it, never an empty result; and an
+   open log is of one root: it neither makes nor uses another one (``engine.root``).
 2. ``close`` frees all that is held, whatever fails on the way, and raises the first failure that
    nobody was told: what could not be written, and what a keyed producer never flushed.
 3. In a process that was forked since, everything refuses by one error, and closing does nothing:
@@ -11,6 +12,7 @@ Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import threading
@@ -84,6 +86,7 @@ def _makes(
         @functools.wraps(method)
         def make(self: Log, /, *args: P.args, **settings: P.kwargs) -> T:
             self.check_open()
+            self.root.begin()
             return kind(self, *args, **settings)
 
         host, *rest = inspect.signature(kind).parameters.values()
@@ -121,6 +124,14 @@ class Log:
         self._made_in = forks.process()
         self._closed = False
 
+    def keep_to_root(self) -> Log:
+        """Take note of the root that is there, where that is no request; what is wrong with it
+        is said to who uses it."""
+        if not self.root.is_fixed:
+            with contextlib.suppress(OffsetLogError):
+                self.root.learn()
+        return self
+
     @property
     def url(self) -> str:
         return self.store.url
@@ -141,10 +152,11 @@ class Log:
         self.check_open()
         lifecycle.check_partitions(partitions)
         lifecycle.check_config(self.store, config)
-        if self.root.may_be_created():
+        if not self.root.learn():
             # No root is made where the topic can't be.
             check_free(self.store, names.topic_folder(name))
             self.root.create()
+        self.root.begin()
         topic = self._topics.get(name)
         lifecycle.create(topic, partitions, config)
         return Topic(topic)
@@ -182,9 +194,12 @@ class Log:
         with the topics, and not with partitions, groups or records. Bytes and seconds of a lag
         are estimates, which read no record (``group(name).describe()`` reads one for each
         partition that is behind)."""
-        self._check_root()
+        self.check_open()
+        self.root.check()
         groups = self.offsets_table.look()
         topics, broken = self._readable_topics(keep=True)
+        if not topics and not groups.groups:
+            self.root.begin()  # On a server what is gone looks so.
         return overview_of(topics, groups, broken, self.env.now_ms())
 
     def last_maintained_ms(self) -> int | None:
@@ -230,6 +245,8 @@ class Log:
     def open_topic(self, name: str) -> OpenTopic:
         """The one open topic of a name, which need not exist."""
         self.check_open()
+        if not self.root.is_fixed:
+            self.root.begin()
         return self._topics.get(name)
 
     def group_commit(self, name: str) -> GroupCommit:
@@ -284,6 +301,8 @@ class Log:
     @checked(name=GROUP)
     def group(self, name: str) -> Group:
         """A consumer group, which need not exist yet."""
+        self.check_open()
+        self.root.begin()
         return Group(self, name)
 
     def positions(self) -> pa.Table:
@@ -321,7 +340,6 @@ class Log:
         With ``take_turns``, for who calls this again and again, topics are left out that another
         maintainer looked after since the last call."""
         self._check_root()
-        self.root.check()  # Whoever does this again and again outlives a mount.
         turns = self._turns if take_turns else None
         if topic is not None:
             maintained = maintain_topic(
@@ -413,6 +431,7 @@ class Log:
     def _check_root(self) -> None:
         self.check_open()
         self.root.require()
+        self.root.begin()
 
     def close(self) -> None:
         """Write what is waiting, and free what is held. Raises the first failure that was not

@@ -3,9 +3,12 @@
 Invariants:
 
 1. The root's file is created once, by put-if-absent. One of a newer format is refused by name.
-2. Who keeps to a root creates none, and on a disk creates nothing in another one that is met at
-   the address: a disk may be unmounted, or not be mounted on every machine.
-3. No root is created inside a topic of another one.
+2. A log keeps to the root that was there when it was opened, or that it met first: from then on it
+   makes no root, and neither reads nor writes another one that is met at the address. A disk may
+   be unmounted, or not be mounted on every machine. On a disk the store sees to it with each
+   folder that it uses (``Store.keep_to``); elsewhere ``begin`` asks, when something begins.
+3. A root that is gone is an error, and nothing that is empty; it is found again when it is back.
+4. No root is created inside a topic of another one.
 """
 
 from __future__ import annotations
@@ -21,7 +24,13 @@ from offsetlog.storage.probe import probe_store
 from offsetlog.storage.store import Committed, Conflict, Store
 
 TRIES = 5
+BEGIN_SECONDS = 5.0
+"""For so long a root on a server is believed to be there when something begins."""
 logger = get_logger(__name__)
+
+
+class RootGoneError(StorageError):
+    """The root is not in sight. It may be there again later."""
 
 
 class Root:
@@ -38,13 +47,36 @@ class Root:
         """The root's file when it was last found to be this root's."""
         self._stamp: object = None
         """Of that file, where the store has stamps."""
+        self._seen_at = float("-inf")
 
     @property
     def id(self) -> str:
         """What the root got when it was created; ``InvalidRequestError`` if there is none."""
-        if self._id is None:
-            self._id = self.find()
+        if not self.learn():
+            raise self._none()
+        assert self._id is not None
         return self._id
+
+    def learn(self) -> bool:
+        """Keep to the root that is there. Whether there is one, or was one that is kept to: that
+        asks nothing."""
+        if self._keeps:
+            return True
+        stamp = self._store.stamp(names.ROOT_FILE) if self._store.has_stamps else None
+        data = self._read()
+        if data is None:
+            return False
+        self.keep_to(self._id_in(data))
+        self._seen, self._stamp, self._seen_at = data, stamp, self._env.monotonic()
+        return True
+
+    def begin(self) -> None:
+        """Something begins: raise if the root is not the one that this log keeps to. There may be
+        none yet."""
+        if self._keeps:
+            self.check(BEGIN_SECONDS)
+        else:
+            self.learn()
 
     def require(self) -> None:
         """Raise unless there is a root: what is not there is never shown as empty."""
@@ -54,11 +86,14 @@ class Root:
         """The id of the root that is there now, whichever it is."""
         data = self._read()
         if data is None:
-            raise InvalidRequestError(
-                f"There is no log at {self._store.url}.",
-                "Check the address, or make one by creating its first topic.",
-            )
+            raise self._none()
         return self._id_in(data)
+
+    def _none(self) -> InvalidRequestError:
+        return InvalidRequestError(
+            f"There is no log at {self._store.url}.",
+            "Check the address, or make one by creating its first topic.",
+        )
 
     def keep_to(self, root_id: str) -> None:
         """Accept the root with that id alone, as this or another machine saw it, and create none
@@ -70,11 +105,13 @@ class Root:
         self._id, self._keeps, self._seen, self._stamp = root_id, True, None, None
         self._store.keep_to(names.ROOT_FILE, self._check)
 
-    def check(self) -> None:
-        """Raise unless this root is in sight. What an address on the network means does not change
-        while the process lives, so it is asked there once; a disk may go at any time, so it is
-        looked at each time whether the root's file is the one that was read."""
-        if self._seen is not None and self.is_fixed:
+    def check(self, max_age: float = float("inf")) -> None:
+        """Raise unless this root is in sight. What an address on the network means hardly changes
+        while the process lives, so it is asked there once, or where that was ``max_age`` seconds
+        ago; a disk may go at any time, so it is looked at each time whether the root's file is
+        the one that was read."""
+        now = self._env.monotonic()
+        if self._seen is not None and self.is_fixed and now - self._seen_at < max_age:
             return
         # Before the file is read: one that takes its place meanwhile has another stamp.
         stamp = self._store.stamp(names.ROOT_FILE) if self._store.has_stamps else None
@@ -84,7 +121,7 @@ class Root:
             self.require()
             return
         self._check(self._read())
-        self._stamp = stamp
+        self._stamp, self._seen_at = stamp, now
 
     def is_there(self) -> bool:
         """Whether there is a root's file at the address, whatever it says."""
@@ -136,7 +173,7 @@ class Root:
             return
         where = f"{self._store.url}, as the machine {socket.gethostname()} sees it"
         if data is None:
-            raise StorageError(
+            raise RootGoneError(
                 f"The log {self._id} is not at {where}: there is no {names.ROOT_FILE}.",
                 "Nothing was written there. Mount its disk on that machine, or put the log where "
                 "all machines reach it under one address.",

@@ -166,8 +166,9 @@ class Store(ABC):
     def keep_to(  # noqa: B027
         self, name: str, check: Callable[[bytes | None], None]
     ) -> None:
-        """From now on create nothing but in the root whose file ``name`` passes ``check``, which
-        raises an error for any other. Nothing is to be done where another root can't be met."""
+        """From now on read, create and delete nothing but in the root whose file ``name`` passes
+        ``check``, which raises an error for any other. Nothing is to be done where the address
+        means the same place for as long as the process lives."""
 
     def above(self) -> Iterator[tuple[Store, str]]:
         """The folders above the root, the nearest first, each with the part that leads here. They

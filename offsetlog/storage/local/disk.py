@@ -11,9 +11,10 @@
 5. Before the first write of this process into a folder, the names of it and of the folders
    above it are made durable, whoever made them.
 6. A fork is harmless: nothing here is a lock or a position in a file.
-7. A store that keeps to a root (``keep_to``) creates nothing anywhere else: not below a mount
-   point whose disk is gone, nor in another folder that was put in the root's place. The root is
-   known by its mark before anything is made in it, and from then on by its open folder.
+7. A store that keeps to a root (``keep_to``) reads, lists, creates and deletes nothing anywhere
+   else: not below a mount point whose disk is gone, nor in another folder that was put in the
+   root's place. The root is known by its mark before anything in it is opened; whether the mark
+   is still that file is seen, by one ``stat``, before an open folder is used.
 """
 
 from __future__ import annotations
@@ -48,10 +49,12 @@ from offsetlog.storage.local.files import (
     check_is_file,
     entries,
     make_root,
+    mark_stamp,
     read_mark,
     read_range,
     read_view,
     remove,
+    stamp_of,
     step,
     symlink_error,
     sync_folder,
@@ -148,6 +151,9 @@ class LocalStore(Store):
         self._redact = Redactor()
         self._mark: tuple[str, Callable[[bytes | None], None]] | None = None
         self._proven: Folder | None = None
+        self._proven_stamp: object = None
+        """Of the mark, when the root was proven by it."""
+        self._is_root_durable = False
 
     def keep_to(self, name: str, check: Callable[[bytes | None], None]) -> None:
         """The root itself is not made any more."""
@@ -315,9 +321,7 @@ class LocalStore(Store):
             status = os.stat(f"{self._root}/{name}", follow_symlinks=False)
         except OSError:
             return None
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+        return stamp_of(status)
 
     def list(self, folder: str) -> Iterator[FileInfo]:
         with self._errors("list", check_folder(folder)):
@@ -345,6 +349,11 @@ class LocalStore(Store):
     ) -> Folder | None:
         """The folder as it is now, open; None if there is none. ``create``: it is made where it is
         not there, with its name and those above it durable, unless ``check`` objects."""
+        if self._mark is not None:
+            stamp = self.stamp(self._mark[0])
+            if stamp is None or stamp != self._proven_stamp:
+                self._known.clear()
+                self._proven = None
         known = self._known.get(folder)
         if known is not None:
             path = self._root
@@ -372,11 +381,9 @@ class LocalStore(Store):
         try:
             current = Folder(os.open(self._root, FOLDER))
         except FileNotFoundError:
-            if create:
-                self._prove(None)
+            self._prove(None, create)
             return None
-        if create:
-            self._prove(current)
+        self._prove(current, create)
         path = ""
         for part in folder.split("/") if folder else ():
             path = join(path, part)
@@ -390,21 +397,22 @@ class LocalStore(Store):
         self._known[folder] = current
         return current
 
-    def _prove(self, root: Folder | None) -> None:
+    def _prove(self, root: Folder | None, create: bool) -> None:
         """That this folder is the root which is kept to. It stays open, so that nothing else can
         be taken for it: neither its number nor its disk's is given again meanwhile."""
         if self._mark is None:
             return
         proven = self._proven
-        if root is not None and proven is not None and proven.identity == root.identity:
-            return
-        name, check = self._mark
-        content = None if root is None else read_mark(root, name)
-        check(content)
-        if root is None:
-            raise StorageError(f"{self.url} is not there any more.", "Mount its disk again.")
-        sync_folder(os.path.dirname(self._root))
-        self._proven = root
+        if root is None or proven is None or proven.identity != root.identity:
+            name, check = self._mark
+            stamp = None if root is None else mark_stamp(root, name)
+            check(None if root is None else read_mark(root, name))
+            if root is None:
+                raise StorageError(f"{self.url} is not there any more.", "Mount its disk again.")
+            self._proven, self._proven_stamp, self._is_root_durable = root, stamp, False
+        if create and not self._is_root_durable:
+            sync_folder(os.path.dirname(self._root))
+            self._is_root_durable = True
 
     def _forget(self, folder: str) -> None:
         for known in list(self._known):

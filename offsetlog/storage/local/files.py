@@ -187,6 +187,20 @@ def sync_folder(folder: str) -> None:
     os.fsync(above.fd)
 
 
+def stamp_of(status: os.stat_result) -> object:
+    """What changes when a file is replaced; None for what is no file."""
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
+
+
+def mark_stamp(root: Folder, name: str) -> object:
+    try:
+        return stamp_of(os.stat(name, dir_fd=root.fd, follow_symlinks=False))
+    except FileNotFoundError:
+        return None
+
+
 def read_mark(root: Folder, name: str) -> bytes | None:
     """The small file that tells one root from another; None if there is none."""
     try:

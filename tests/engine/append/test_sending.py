@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import offsetlog
-from offsetlog import InvalidRequestError, RecordMetadata, StorageError, UnknownTopicError
+from offsetlog import InvalidRequestError, RecordMetadata, StorageError
 from offsetlog.client.log import Log
 from offsetlog.core.group.requests import CommitRequest
 from offsetlog.engine.append import group_commit

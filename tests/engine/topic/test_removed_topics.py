@@ -239,7 +239,7 @@ class Clock:
 
 def remote_log(root: Path, clock: Clock) -> tuple[Remote, Log]:
     store = Remote(open_store(str(root)))
-    store.stamp = None
+    store.has_stamps, store.stays = False, True
     return store, Log(store, REAL._replace(monotonic=clock, sleep=lambda seconds: None))
 
 
