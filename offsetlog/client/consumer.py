@@ -246,7 +246,7 @@ class Consumer:
     def seek(self, partition: tuple[str, int], offset: int) -> None:
         """Let the next poll begin at ``offset``, which must exist or be the end."""
         tp = self._assigned(partition)
-        part = self._topic(tp.topic).known_state().parts[tp.partition]
+        part = self._topic(tp.topic).recent_state().parts[tp.partition]
         if not part.start <= offset <= part.end:
             part = self._fresh_states([tp])[tp].parts[tp.partition]
         if not part.start <= offset <= part.end:

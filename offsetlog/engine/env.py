@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import secrets
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -60,7 +61,7 @@ class Env(NamedTuple):
     now_ms: Callable[[], int]
     """Wall clock, milliseconds since the epoch. Nothing that is promised rests on it."""
     monotonic: Callable[[], float]
-    """Seconds, for waits and time limits."""
+    """Seconds, for waits and time limits. It may stand still while the machine sleeps."""
     new_id: Callable[[], str]
     """32 hex digits that nobody else has."""
     chance: Callable[[], float]
@@ -73,6 +74,12 @@ class Env(NamedTuple):
     new_lock: Callable[[], AbstractContextManager[object]] = threading.RLock
     """What guards the state of an open topic: a simulation gives locks between its fibers."""
     limits: Limits = Limits()
+    boottime: Callable[[], float] | None = None
+    """``monotonic`` with the time in which the machine slept, where there is such a clock."""
+
+    def elapsed(self) -> float:
+        """Seconds, for the age of what is remembered: those of a sleep count."""
+        return (self.boottime or self.monotonic)()
 
     def stamp(self) -> Callable[[], int]:
         """The cheapest clock for stamping records: nanoseconds."""
@@ -86,5 +93,20 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def _clock_with_sleep() -> Callable[[], float] | None:
+    # macOS counts a sleep under the name under which Linux does not.
+    name = "CLOCK_MONOTONIC" if sys.platform == "darwin" else "CLOCK_BOOTTIME"
+    clock = getattr(time, name, None)
+    return None if clock is None else partial(time.clock_gettime, clock)
+
+
 _new_id = partial(secrets.token_hex, 16)
-REAL = Env(_now_ms, time.monotonic, _new_id, random.random, time.sleep, time.time_ns)
+REAL = Env(
+    _now_ms,
+    time.monotonic,
+    _new_id,
+    random.random,
+    time.sleep,
+    time.time_ns,
+    boottime=_clock_with_sleep(),
+)

@@ -110,6 +110,7 @@ class Process:
             spawn=lambda work, name: work(),
             new_lock=lambda: Lock(world),
             limits=TINY,
+            boottime=lambda: world.now_ms / 1000,
         )
 
     @property

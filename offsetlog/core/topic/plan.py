@@ -79,6 +79,20 @@ def check_partition(state: TopicState, partition: int) -> None:
         raise UnknownTopicError(f"Topic {state.topic!r} has no partition {partition}.", hint)
 
 
+def holds_still(state: TopicState, partition: int, offset: int, planned_at: int) -> bool:
+    """Whether what was planned from ``offset`` on at an earlier tip is what the partition holds:
+    nothing of it was deleted, or replaced, as an erasure does."""
+    if state.tip == planned_at:
+        return True
+    if offset < state.parts[partition].start or state.replaces_forgotten >= planned_at:
+        return False
+    return not any(
+        seen.partition == partition and seen.end > offset
+        for seen in state.replaces
+        if seen.entry >= planned_at
+    )
+
+
 def check_range(state: TopicState, partition: int, start: int, end: int) -> None:
     """Refuse a range that reaches outside what the partition holds."""
     check_partition(state, partition)

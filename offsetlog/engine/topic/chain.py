@@ -54,6 +54,9 @@ LONGEST_PUT = 2.0
 of one must not give way for as long as it stood."""
 PROVEN_SECONDS = 600.0
 """For so long a chain on a server is believed to be the one that was folded."""
+MAX_AGE_SECONDS = 5.0
+"""No read is planned from an older state: what an erasure took is in no read that begins so long
+after it returned, whatever process reads."""
 MISSING_LOOKS = 5
 """Looks for a name that is missing although a later one was seen."""
 BEYOND_SECONDS = 60.0
@@ -78,6 +81,8 @@ class Ahead(NamedTuple):
 
     number: int
     stored: StoredEntry | None
+    asked_at: float
+    """Before the request began."""
     beyond: int | None
     """If nothing was: the number of a later entry that is there."""
 
@@ -115,6 +120,9 @@ class Chain:
         self._stamp: object = None
         """Of the anchor's file, when it was last seen to be the anchor."""
         self._proven_until = float("-inf")
+        self._whole_at = float("-inf")
+        """All that was acknowledged before is in the state: the last look that reached the end of
+        the chain began then."""
         self._lost = False
         """Whether the last look at the anchor did not find it."""
         self._end_proven_until = float("-inf")
@@ -288,11 +296,18 @@ class Chain:
             is_due = self._pool is not None and self.state.index.seq > 0 and self._doubts_end()
             width = 2 if is_due else 1
             while True:
+                began = self.env.elapsed()
                 folded = self._fold_window(width)
                 if folded < width and not self._passed_gap(folded + 1 < width):
+                    self._whole_at = began
                     return self.state
                 if self._pool is not None:
                     width, asked = min(self.env.limits.window, asked), 2 * asked
+
+    @property
+    def is_old(self) -> bool:
+        """Whether the state may miss what was acknowledged ``MAX_AGE_SECONDS`` ago."""
+        return self.env.elapsed() - self._whole_at >= MAX_AGE_SECONDS
 
     def advance(self, ahead: Ahead | None = None) -> TopicState:
         """Fold what is there of the next names, in one go: an idle look is one request, and so
@@ -306,23 +321,28 @@ class Chain:
                     self._fold_one(ahead.number, ahead.stored)
                 elif ahead.beyond is not None:
                     self._await_entry(ahead.number, ahead.beyond)
+                else:
+                    self._whole_at = max(self._whole_at, ahead.asked_at)
                 return self.state
             # Two hits in a row may be chance; from the third on there is a backlog.
             limit = 1 if self._pool is None else self.env.limits.window
             width = min(limit, 2 ** max(0, self._hits - 2))
+            began = self.env.elapsed()
             full = self._fold_window(width) == width or self._passed_gap()
             self._hits = self._hits + 1 if full else 0
+            if not full:
+                self._whole_at = began
             return self.state
 
     def ask_ahead(self) -> Ahead | None:
         """The next name, asked for before the look; what is wrong with it that look says."""
-        number = self.state.tip
+        number, began = self.state.tip, self.env.elapsed()
         try:
             if self._hits > 2:
                 return None
             stored = self._get(number)
             beyond = self._seen_beyond(number) if stored is None else None
-            return Ahead(number, stored, beyond)
+            return Ahead(number, stored, began, beyond)
         except OffsetLogError:
             return None
 

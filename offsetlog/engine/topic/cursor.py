@@ -6,7 +6,9 @@ Invariants:
    and by ``move``; what fails moves nothing. ``gather`` moves them tentatively: they hold once
    ``before`` is None, the last step of a poll, and ``rewind`` puts them back, whatever stopped it.
 2. Partitions are served in turn: one that has much does not starve the others.
-3. Where a partition without a position begins, and where one goes on that lies outside the log,
+3. What was read ahead is returned only as long as the topic, as it was looked at in the last five
+   seconds, still holds it where it was read: erased and deleted records are not.
+4. Where a partition without a position begins, and where one goes on that lies outside the log,
    its owner decides (``StartingOffsets``).
 """
 
@@ -15,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
-from offsetlog.core.topic.plan import check_partition
+from offsetlog.core.topic.plan import check_partition, holds_still
 from offsetlog.engine.topic.chain import FolderTakenError
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.reader import ALL_COLUMNS, FetchedBatch
@@ -63,6 +65,8 @@ class Cursor:
         """Whether a topic that is gone is passed over."""
         self._streams: dict[TopicPartition, _Stream] = {}
         self._running: dict[TopicPartition, Iterator[FetchedBatch]] = {}
+        self._planned_at: dict[TopicPartition, int] = {}
+        """The tip up to which that is known to be what the topic holds."""
         self._turn = 0
         self.before: Positions | None = None
         """While a poll gathers: the positions of the last poll that returned."""
@@ -96,6 +100,7 @@ class Cursor:
         self._topics = {name: t for name, t in self._topics.items() if name in topics}
         self._streams = {tp: s for tp, s in self._streams.items() if tp in self.positions}
         self._running = {tp: r for tp, r in self._running.items() if tp in self.positions}
+        self._planned_at = {tp: n for tp, n in self._planned_at.items() if tp in self.positions}
         self.paused &= self.positions.keys()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
@@ -104,12 +109,18 @@ class Cursor:
 
     def move(self, tp: TopicPartition, position: int | None) -> None:
         self.positions[tp] = position
+        self._forget(tp)
+
+    def _forget(self, tp: TopicPartition) -> None:
+        """What was read ahead."""
         self._streams.pop(tp, None)
         self._running.pop(tp, None)
+        self._planned_at.pop(tp, None)
 
     def clear(self) -> None:
         self._streams.clear()
         self._running.clear()
+        self._planned_at.clear()
 
     def position(self, tp: TopicPartition) -> int:
         position = self.positions[tp]
@@ -175,6 +186,7 @@ class Cursor:
 
     def _take_some(self, tp: TopicPartition, room: int) -> tuple[FetchedBatch, int, int] | None:
         while True:
+            self._renew(tp)
             stream = self._streams.get(tp)
             if stream is not None and stream.offset == self.positions[tp]:
                 batch, row = stream.batch, stream.row
@@ -194,19 +206,37 @@ class Cursor:
             if high > row:
                 return batch, row, high
 
+    def _renew(self, tp: TopicPartition) -> None:
+        """Let go of what was read ahead where the topic holds something else by now."""
+        planned_at, position = self._planned_at.get(tp), self.positions[tp]
+        if planned_at is None or position is None:
+            return
+        topic = self.open_topic(tp.topic)
+        if topic.chain.state.end(tp.partition) == position:
+            return  # Nothing is left to be returned, and a look comes before there is.
+        state = topic.stored.recent()
+        if holds_still(state, tp.partition, position, planned_at):
+            self._planned_at[tp] = state.tip
+        else:
+            self._forget(tp)
+
     def _read(self, tp: TopicPartition) -> FetchedBatch | None:
         """The next batch of a partition; None when the position is at the end."""
-        topic = self.open_topic(tp.topic)
+        topic, position = self.open_topic(tp.topic), self.positions[tp]
         try:
-            check_partition(topic.known_state(), tp.partition)
+            state = topic.known_state()
+            check_partition(state, tp.partition)
+            if position == state.end(tp.partition):
+                return None
+            state = topic.recent_state()
         except UnknownTopicError:
             if self.skips_unknown:
                 return None
-            check_partition(topic.state(), tp.partition)  # It may have been made again.
-        position = self.positions[tp]
+            state = topic.state()  # It may have been made again.
+        check_partition(state, tp.partition)
         if position is None:
             return None
-        part = topic.chain.state.parts[tp.partition]
+        part = state.parts[tp.partition]
         if not part.start <= position <= part.end:
             position = self._starts.out_of_range(tp, position)
             self.move(tp, position)
@@ -227,6 +257,7 @@ class Cursor:
         running = self._running.pop(tp, None)
         batch = None if running is None else next(running, None)
         if batch is None or batch.start != position:
+            self._planned_at[tp] = topic.chain.state.tip
             running = topic.reader.read(tp.partition, position, end, ALL_COLUMNS)
             batch = next(running)
         assert running is not None

@@ -4,7 +4,8 @@ Invariants:
 
 1. One ``OpenTopic`` for a topic and an open ``Log``: its threads share what was folded.
 2. ``state`` and ``refresh`` have seen every entry that was acknowledged before the call;
-   ``advance`` asks once, and ``known_state`` does not ask.
+   ``advance`` asks once, ``recent_state`` if what is known is five seconds old, and
+   ``known_state`` does not ask.
 3. In a process that was forked since, it refuses before it takes a lock or asks the storage.
 """
 
@@ -76,6 +77,11 @@ class OpenTopic:
         if not self.chain.state.tip:
             self.stored.open()
         return self._of_existing(self.chain.state)
+
+    def recent_state(self) -> TopicState:
+        """The topic's state as it was five seconds ago, or later: what reads are planned from."""
+        forks.check(self._made_in)
+        return self._of_existing(self.stored.recent())
 
     def state_to_write(self) -> TopicState:
         """The topic's state as it is known: whether what is written counts is the fold's to say.

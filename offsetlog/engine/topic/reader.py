@@ -9,6 +9,8 @@ Invariants:
    if the refreshed state still names that very place.
 3. Inline rows are believed only under the write id that the plan names.
 4. Nothing is read that the partition, the range and the columns don't need.
+5. No plan is made from a state that is older than ``MAX_AGE_SECONDS``: what was erased or deleted
+   before that is in no plan.
 """
 
 from __future__ import annotations
@@ -134,7 +136,7 @@ class Reader:
     def plan(self, partition: int, start: int, end: int) -> tuple[fetch.PlannedPiece, ...]:
         """All files of [start, end), in order. For who shares the range out, or counts it."""
         while True:
-            pieces = self._whole_plan(self.chain.state, partition, start, end)
+            pieces = self._whole_plan(self.stored.recent(), partition, start, end)
             if pieces is not None:
                 return pieces
             self.stored.recover()
@@ -170,7 +172,7 @@ class Reader:
         goes on from where it ends."""
         leaves: dict[str, Leaf] = {}
         while True:
-            state = self.chain.state
+            state = self.stored.recent()
             part = fetch.plan_part(state, partition, start, end, leaves, max_records, max_bytes)
             if isinstance(part, fetch.PlannedPart):
                 return part

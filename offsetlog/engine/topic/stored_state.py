@@ -70,6 +70,11 @@ class StoredState:
             self._rebase_if_long()
         return self._chain.state
 
+    def recent(self) -> TopicState:
+        """A state that holds all that was acknowledged ``MAX_AGE_SECONDS`` ago; an older one is
+        looked at again."""
+        return self.refresh() if self._chain.is_old else self._chain.state
+
     def advance(self, ahead: Ahead | None = None) -> TopicState:
         """Fold what one request finds."""
         if self._is_open or not self.open():
