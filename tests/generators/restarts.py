@@ -33,7 +33,6 @@ from pyspark_offsetlog.source import (
     group_owner,
     micro_batches,
     next_batch,
-    subscription,
     visibility,
 )
 from tests.generators.registry import OPERATIONS, Bug
@@ -386,7 +385,6 @@ def at_once() -> AbstractContextManager[None]:
     """Nothing is waited for, and each look is a fresh one."""
     return patched(
         [
-            (subscription, "EMPTY_FOLDER_SECONDS", 0.0),
             (group_owner, "IDLE_LOOK", 0.0),
             (micro_batches, "IDLE_LOOK", 0.0),
             (visibility, "LOOK_SECONDS", 0.001),

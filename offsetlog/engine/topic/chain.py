@@ -203,6 +203,19 @@ class Chain:
             return False
         return True
 
+    @property
+    def has_free_looks(self) -> bool:
+        """Whether ``is_unchanged`` tells without a request."""
+        return self._stamp_of is not None
+
+    def is_unchanged(self) -> bool:
+        """Whether no entry came since the last look, as far as that can be told without a request:
+        False where it takes one."""
+        if self._stamp_of is None:
+            return False  # It would take a request.
+        following = str(EntryName(self.folder, self.state.tip))
+        return self._stamp_of(following) is None and self.keeps_place()
+
     def check_not_taken(self) -> None:
         """Raise if another chain is in the topic's folder. One that is not in sight may be there
         again later: a disk may be unmounted."""

@@ -5,15 +5,18 @@ Invariants:
 1. A topic that ``subscribe`` or ``assign`` names must be there when a query starts. A pattern
    finds within names, as in Kafka, and takes in topics that come later. A named topic that was
    deleted is one that the chain says so of; without a first entry it is not in sight.
-2. An idle look costs one request for each topic, and one listing for a pattern. Folders in
-   which a pattern found no topic of its own are passed over for a while, unless one of that
-   name is expected.
+2. An idle look costs one request for each topic, and one listing for a pattern. A look finds
+   every topic that matches a pattern and was made before it. On a disk a folder without one is
+   passed over while no entry comes to it. On a server it costs a request for each matching topic
+   that was deleted; a topic that does not match is passed over for a while: only if it is deleted
+   and one made that differs in case or dots alone is that one found late.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from offsetlog.client.log import Log
 from offsetlog.core.group.reset import OffsetSpan
@@ -27,9 +30,16 @@ from pyspark_offsetlog.source.offsets import Positions
 from pyspark_offsetlog.source.visibility import RECREATED_HINT, state_with
 
 UNMATCHED_SECONDS = 30.0
-"""After so long a folder whose topic did not match is looked at again."""
-EMPTY_FOLDER_SECONDS = 1.0
-"""The same for a folder without a topic: one that is being created, or was deleted."""
+"""After so long a folder whose topic did not match is looked at again, where that is a request."""
+
+
+class _Passed(NamedTuple):
+    """A folder without a topic that matches, as it was looked at last."""
+
+    topic: OpenTopic
+    tip: int
+    not_before: float
+    """Where a look is a request: when the next one is due."""
 
 
 class SubscribedTopics:
@@ -42,8 +52,8 @@ class SubscribedTopics:
         self._topics: dict[str, OpenTopic] = {}
         """As they were opened first: the query's offsets are of those chains, and never of one
         that took the folder."""
-        self._not_before: dict[str, float] = {}
-        """When a folder without a topic that matches may be looked at again."""
+        self._passed: dict[str, _Passed] = {}
+        """Folders without a topic that matches."""
         self._folders: dict[str, str] = {}
         """The names of the topics that the pattern found, by folder."""
 
@@ -68,7 +78,11 @@ class SubscribedTopics:
             except UnknownTopicError:
                 if self._pattern is None and not (skip_deleted and topic.chain.state.tip):
                     raise
-                self._folders = {f: n for f, n in self._folders.items() if n != name}
+                self._folders.pop(topic.chain.folder, None)
+                again = None if self._pattern is None else self._match_in(topic.chain.folder)
+                if again is not None:  # It was made again under a name of the same folder.
+                    self._folders[topic.chain.folder] = again
+                    states[again] = self.topic(again).state()
         return Look(states, self._spans(states))
 
     def _spans(self, states: Mapping[str, TopicState]) -> dict[TopicPartition, OffsetSpan]:
@@ -104,7 +118,7 @@ class SubscribedTopics:
                 continue
             # The next listing shall find it: it was there, whatever its folder held then.
             topic = self.topic(tp.topic)
-            self._not_before.pop(topic.chain.folder, None)
+            self._passed.pop(topic.chain.folder, None)
             state = state_with(topic, tp.partition, offset)
             if state.alive and state.topic == tp.topic and tp.partition < state.partitions:
                 look = self._with(look, {tp.topic: state})
@@ -137,23 +151,30 @@ class SubscribedTopics:
         """Names of the topics that the pattern finds, by one listing of the root."""
         assert self._pattern is not None
         self._log.root.check()  # A root that is not there is an error, not an empty list.
-        now = self._log.env.monotonic()
         names = []
         for folder in sorted(f for f in self._log.store.folders("") if f[:1] not in "._"):
-            name = self._folders.get(folder)
-            if name is None and now < self._not_before.get(folder, 0.0):
-                continue
-            if name is None:
-                name = self._name_in(folder)
-                if name is None or not self._pattern.search(name):
-                    pause = EMPTY_FOLDER_SECONDS if name is None else UNMATCHED_SECONDS
-                    self._not_before[folder] = now + pause
-                    continue
+            name = self._folders.get(folder) or self._match_in(folder)
+            if name is not None:
                 self._folders[folder] = name
-            names.append(name)
+                names.append(name)
         return names
 
-    def _name_in(self, folder: str) -> str | None:
-        """The name of the topic in a folder; the folder's own is a form of it."""
-        state = self._log.open_topic(folder).refresh()
-        return state.topic if state.alive else None
+    def _match_in(self, folder: str) -> str | None:
+        """The name of the topic in a folder, if it matches; the folder's own is a form of it."""
+        assert self._pattern is not None
+        now = self._log.env.monotonic()
+        passed = self._passed.get(folder)
+        if passed is not None and passed.topic.chain.state.tip == passed.tip:
+            is_due = now >= passed.not_before
+            if not is_due or passed.topic.chain.is_unchanged():
+                return None
+        topic = self._log.open_topic(folder)
+        state = topic.refresh()
+        matches = self._pattern.search(state.topic) is not None
+        if state.alive and matches:
+            self._passed.pop(folder, None)
+            return state.topic
+        is_other = state.tip > 0 and not matches and not topic.chain.has_free_looks
+        not_before = now + UNMATCHED_SECONDS if is_other else 0.0
+        self._passed[folder] = _Passed(topic, state.tip, not_before)
+        return None

@@ -53,10 +53,7 @@ def test_a_pattern_that_finds_nothing_yet(log: Any, root: str) -> None:
     assert at(query.drain()) == {("later", 0): [0, 1]}
 
 
-def test_a_deleted_topic_of_a_pattern_comes_back(
-    log: Any, root: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pyspark_offsetlog.source.subscription.EMPTY_FOLDER_SECONDS", 0.0)
+def test_a_deleted_topic_of_a_pattern_comes_back(log: Any, root: str) -> None:
     query = Engine(root, subscribePattern="ord", startingOffsets="earliest", failOnDataLoss="false")
     fill(log, "orders", {0: 2})
     query.batch()

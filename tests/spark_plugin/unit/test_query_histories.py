@@ -158,7 +158,6 @@ class History:
 def test_topics_that_change_under_a_query(
     running: Any, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr("pyspark_offsetlog.source.subscription.EMPTY_FOLDER_SECONDS", 0.0)
     monkeypatch.setattr("pyspark_offsetlog.source.group_owner.IDLE_LOOK", 0.0)
     history = History(seed, running)
     for _ in range(STEPS):
