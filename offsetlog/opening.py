@@ -25,8 +25,19 @@ def open(  # noqa: A001
     a race: then only one program may ever write at a time. ``offsets_table`` puts the groups'
     positions elsewhere than in ``__consumer_offsets`` under the root: a path or a URL.
     """
+    log = open_anywhere(
+        url, single_writer=single_writer, offsets_table=offsets_table, **storage_options
+    )
+    log.keep_to_root()
+    return log
+
+
+def open_anywhere(
+    url: str, *, single_writer: bool, offsets_table: str | None, **storage_options: Any
+) -> Log:
+    """As ``open``, without a look at which root is there: for who knows its id, or only asks."""
     from offsetlog.client.log import Log
     from offsetlog.storage.open import open_store
 
     store = open_store(url, single_writer=single_writer, **storage_options)
-    return Log(store, offsets_table=offsets_table).keep_to_root()
+    return Log(store, offsets_table=offsets_table)

@@ -38,8 +38,9 @@ command = CommandGroup(
 def delete(session: CliSession, topic: str, before: dict[int, int]) -> None:
     """Delete the records of partitions before an offset.
 
-    Readers no longer see them at once; 'offsetlog maintain' frees their space. Prints where each
-    partition begins now. An offset before the present beginning changes nothing.
+    No read that begins five seconds after it returned, or later, has one of them, whatever process
+    reads; 'offsetlog maintain' frees their space. Prints where each partition begins now. An
+    offset before the present beginning changes nothing.
     """
     with session.open() as log:
         starts = log.topic(topic).delete_records(before)
@@ -71,8 +72,9 @@ def erase(
 ) -> None:
     """Remove all records of some keys for good.
 
-    When it returns, no read that begins finds them; 'offsetlog maintain' deletes the files that
-    held them once its grace period is over. Offsets stay, and so do the positions of groups. It
+    No read that begins five seconds after it returned, or later, has one of them, whatever process
+    reads; 'offsetlog maintain' deletes the files that held them once its grace period is over.
+    Offsets stay, and so do the positions of groups. It
     reads the keys of the whole topic, and writes again the files that hold one of these. A record
     that is sent later is a new one. All programs that use the topic must know compaction and
     erasure: older libraries stop at it from then on.

@@ -124,13 +124,12 @@ class Log:
         self._made_in = forks.process()
         self._closed = False
 
-    def keep_to_root(self) -> Log:
+    def keep_to_root(self) -> None:
         """Take note of the root that is there, where that is no request; what is wrong with it
         is said to who uses it."""
         if not self.root.is_fixed:
             with contextlib.suppress(OffsetLogError):
                 self.root.learn()
-        return self
 
     @property
     def url(self) -> str:
@@ -379,10 +378,14 @@ class Log:
         self.check_open()
         if topic is not None:
             self._check_root()
-            return verify_topics(self.store, topic, pool=self._pool, progress=progress)
-        if not self.root.is_there():
-            self.root.require()
-        return verify_log(self.store, lambda: self.offsets_table.port, self._pool, progress)
+            reports = verify_topics(self.store, topic, pool=self._pool, progress=progress)
+        else:
+            if not self.root.is_there():
+                self.root.require()
+            reports = verify_log(self.store, lambda: self.offsets_table.port, self._pool, progress)
+        if self.root.is_kept:
+            self.root.check()  # What was out of sight meanwhile is no fault of the log.
+        return reports
 
     @checked(
         to=PLACE,

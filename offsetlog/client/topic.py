@@ -154,14 +154,15 @@ class Topic:
     @checked(before=mapping(PARTITION, OFFSET))
     def delete_records(self, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records before an offset (-1: all) of each partition. Returns the new log
-        starts."""
+        starts. No read that begins five seconds later, in whatever process, has one of them."""
         return lifecycle.trim(self._topic, before)
 
     @checked(keys=many(BYTES), progress=CALLBACK)
     def erase(self, keys: Sequence[bytes], *, progress: Progress | None = None) -> Erased:
-        """Remove all records of these keys for good. When this returns no read that begins finds
-        them; ``maintain`` deletes the files that held them once the grace period is over. Offsets
-        stay. Costs a look at every key of the topic. Later records of a key are new ones."""
+        """Remove all records of these keys for good. No read that begins five seconds after this
+        returned, or later, has one of them, whatever process reads; ``maintain`` deletes the files
+        that held them once the grace period is over. Offsets stay. Costs a look at every key of
+        the topic. Later records of a key are new ones."""
         return erase(self._topic, keys, progress)
 
     @checked(app_ids=short_text())

@@ -57,6 +57,11 @@ class Root:
         assert self._id is not None
         return self._id
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether it is known which root is kept to."""
+        return self._keeps
+
     def learn(self) -> bool:
         """Keep to the root that is there. Whether there is one, or was one that is kept to: that
         asks nothing."""

@@ -82,6 +82,7 @@ GENERATORS = (
     Generator("other tools", "tests.generators.other_tools", 3),
     Generator("copies", "tests.generators.copies", 2),
     Generator("deletions", "tests.generators.deletions", 10),
+    Generator("roots", "tests.generators.roots", 5),
 )
 BY_NAME = {generator.name: generator for generator in GENERATORS}
 

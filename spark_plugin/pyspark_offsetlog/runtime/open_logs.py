@@ -19,7 +19,7 @@ from collections import OrderedDict
 
 from offsetlog.client.log import Log
 from offsetlog.logs import get_logger
-from offsetlog.storage.open import open_store
+from offsetlog.opening import open_anywhere
 from pyspark_offsetlog.options.spec import LogAddress
 
 logger = get_logger(__name__)
@@ -42,8 +42,12 @@ def open_log(place: LogAddress) -> Log:
     with _lock:
         log = _open.get(key)
         if log is None:
-            store = open_store(place.root, single_writer=place.single_writer, **dict(place.storage))
-            log = Log(store, offsets_table=place.offsets_table)
+            log = open_anywhere(
+                place.root,
+                single_writer=place.single_writer,
+                offsets_table=place.offsets_table,
+                **dict(place.storage),
+            )
             if place.root_id is not None:
                 log.root.keep_to(place.root_id)
             _keep(key, log)
