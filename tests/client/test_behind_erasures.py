@@ -16,7 +16,10 @@ from offsetlog.engine.topic.chain import MAX_AGE_SECONDS
 from offsetlog.errors import OffsetOutOfRangeError
 from offsetlog.storage import open_store
 
-pytestmark = pytest.mark.filterwarnings("ignore:Position:offsetlog.OffsetLogWarning")
+pytestmark = [
+    pytest.mark.root_in("local", "memory"),
+    pytest.mark.filterwarnings("ignore:Position:offsetlog.OffsetLogWarning"),
+]
 READ = 12
 """Records that a poll returns: far fewer than there are, so its consumer reads ahead."""
 
@@ -95,14 +98,9 @@ class Programs:
         self.there.close()
 
 
-@pytest.fixture(params=["local", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "log") if request.param == "local" else f"memory://{tmp_path.name}"
-
-
 @pytest.fixture(params=["entries", "segments"])
-def programs(request: pytest.FixtureRequest, url: str) -> Iterator[Programs]:
-    made = Programs(url, 200, 10 if request.param == "entries" else 5_000)
+def programs(request: pytest.FixtureRequest, root: Path | str) -> Iterator[Programs]:
+    made = Programs(str(root), 200, 10 if request.param == "entries" else 5_000)
     yield made
     made.close()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,16 +19,18 @@ SENDERS = ["running", "new", "keyed", "arrow"]
 WHO = ["another program", "this program"]
 
 
-@pytest.fixture(params=["local", "memory"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return str(tmp_path / "log") if request.param == "local" else f"memory://{tmp_path.name}"
+pytestmark = pytest.mark.root_in("local", "memory")
 
 
 @pytest.fixture
-def log(url: str) -> Iterator[Log]:
-    with offsetlog.open(url) as log:
-        log.create_topic("t")
-        yield log
+def url(root: Path | str) -> str:
+    return str(root)
+
+
+@pytest.fixture
+def log(log: Log) -> Log:
+    log.create_topic("t")
+    return log
 
 
 class Program:
@@ -156,10 +158,9 @@ def test_a_setting_to_and_fro_is_followed(
 
 @pytest.mark.parametrize("sender", SENDERS)
 @pytest.mark.parametrize("key", PASSIVE)
-def test_a_setting_of_upkeep_refuses_nothing(tmp_path: Path, key: str, sender: str) -> None:
-    url = str(tmp_path / "log")
-    with offsetlog.open(url) as log, offsetlog.open(url) as other:
-        log.create_topic("t")
+@pytest.mark.root_in("local")
+def test_a_setting_of_upkeep_refuses_nothing(log: Log, url: str, key: str, sender: str) -> None:
+    with offsetlog.open(url) as other:
         program = Program(log, sender)
         field = CONFIG_KEYS[key]
         for value in (*PASSIVE[key], *PASSIVE[key]):

@@ -17,21 +17,23 @@ from pyspark_offsetlog.runtime import open_logs
 from tests.spark_plugin.unit.engine import Engine, fill
 from tests.spark_plugin.unit.views import another_process
 
-pytestmark = pytest.mark.filterwarnings("ignore::offsetlog.OffsetLogWarning")
+pytestmark = [
+    pytest.mark.root_in("local", "memory"),
+    pytest.mark.filterwarnings("ignore::offsetlog.OffsetLogWarning"),
+]
 
 
-@pytest.fixture(params=["local", "memory"])
-def root(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture
+def root(root: Path | str) -> Iterator[str]:
     another_process()
-    yield str(tmp_path / "log") if request.param == "local" else f"memory://{tmp_path.name}"
+    yield str(root)
     another_process()
 
 
 @pytest.fixture
-def log(root: str) -> Iterator[Log]:
-    with offsetlog.open(root) as log:
-        log.create_topic("orders")
-        yield log
+def log(log: Log) -> Log:
+    log.create_topic("orders")
+    return log
 
 
 def pattern(root: str, text: str = "^orders") -> Engine:
