@@ -51,11 +51,15 @@ final class HeadersVector extends LogVector {
     Elements(StructType type, HeadersColumn column) {
       super(type);
       this.column = column;
-      leaves =
-          new Leaf[] {
-            new Leaf(DataTypes.StringType, column.names),
-            new Leaf(DataTypes.BinaryType, column.values)
-          };
+      leaves = Arrays.stream(type.fieldNames()).map(this::leaf).toArray(Leaf[]::new);
+    }
+
+    private Leaf leaf(String name) {
+      return switch (name) {
+        case "key" -> new Leaf(DataTypes.StringType, column.names);
+        case "value" -> new Leaf(DataTypes.BinaryType, column.values);
+        default -> throw new IllegalArgumentException("a header has no " + name);
+      };
     }
 
     @Override
