@@ -2,8 +2,10 @@ package offsetlog.spark.source;
 
 import java.io.Serializable;
 import java.sql.Timestamp;
+import java.time.Duration;
 import java.time.Instant;
 import java.util.HashSet;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.sources.EqualNullSafe;
 import org.apache.spark.sql.sources.EqualTo;
 import org.apache.spark.sql.sources.Filter;
@@ -33,6 +35,12 @@ record Narrowed(
     implements Serializable {
   static final Narrowed NOT =
       new Narrowed(null, null, 0, Long.MAX_VALUE, Long.MIN_VALUE, Long.MAX_VALUE);
+
+  /** Before this, in milliseconds, calendars and zones of {@code java.sql} are not Spark's. */
+  private static final long REBASED = Instant.parse("1901-01-01T00:00:00Z").toEpochMilli();
+
+  /** More than a zone has ever been put forward or back. */
+  private static final long SLACK = Duration.ofDays(2).toMillis();
 
   static Narrowed by(Filter[] filters) {
     Narrowed out = NOT;
@@ -98,8 +106,8 @@ record Narrowed(
         return this;
       }
       if (number != null) {
-        least = Math.min(least, number);
-        greatest = Math.max(greatest, number);
+        least = Math.min(least, number - slack(value, number));
+        greatest = Math.max(greatest, number + slack(value, number));
       }
     }
     if (column.equals("timestamp")) {
@@ -116,8 +124,10 @@ record Narrowed(
       bound = bound == Long.MAX_VALUE ? bound : bound + more;
       return isLow ? from(bound) : to(bound);
     }
-    if (column.equals("timestamp") && millis(value) != null) {
-      return isLow ? since(millis(value)) : until(millis(value));
+    Long millis = column.equals("timestamp") ? millis(value) : null;
+    if (millis != null) {
+      long slack = slack(value, millis);
+      return isLow ? since(millis - slack) : until(millis + slack);
     }
     return this;
   }
@@ -158,11 +168,28 @@ record Narrowed(
     return value instanceof Long || value instanceof Integer ? ((Number) value).longValue() : null;
   }
 
-  /** Rounded down: a record of that very millisecond may be wanted. */
+  /**
+   * Rounded down: a record of that very millisecond may be wanted. Null where it is no time.
+   *
+   * <p>A {@code java.sql.Timestamp} is in the calendar and the zone of this JVM, which Spark moved it
+   * to; only Spark's own way back gives the instant that was meant.
+   */
   private static Long millis(Object value) {
-    if (value instanceof Timestamp time) {
-      return time.getTime();
+    try {
+      if (value instanceof Timestamp time) {
+        return Math.floorDiv(DateTimeUtils.fromJavaTimestamp(time), 1000L);
+      }
+      return value instanceof Instant instant ? instant.toEpochMilli() : null;
+    } catch (ArithmeticException error) {
+      return null;
     }
-    return value instanceof Instant instant ? instant.toEpochMilli() : null;
+  }
+
+  /**
+   * How far an instant may be off. Where a zone was put back, two instants became one {@code
+   * Timestamp}, and the way back gives either.
+   */
+  private static long slack(Object value, long millis) {
+    return value instanceof Timestamp && millis < REBASED ? SLACK : 0;
   }
 }
