@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pyspark_offsetlog.runtime.jar import SETTING
+from tests.spark_plugin.java.private import Private, objects
 from tests.spark_plugin.live import opened, source
 
 ZONES = (
@@ -107,27 +108,15 @@ def test_a_filter_finds_old_times_in_any_zone_of_the_jvm(spark: Any, root: Path,
 def test_what_filters_say_of_times_leaves_out_no_time_that_passes(spark: Any, zone: str) -> None:
     """As Spark hands them over: in the calendar of ``java.sql``, or as instants."""
     jvm, chance = spark._jvm, random.Random(zone)
-    utils, filters = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils, jvm.org.apache.spark.sql
-    narrowed = jvm.java.lang.Class.forName(
-        "offsetlog.spark.source.Narrowed", True, jvm.Thread.currentThread().getContextClassLoader()
-    )
-    given = spark.sparkContext._gateway.new_array(filters.sources.Filter, 1)
-    methods = {method.getName(): method for method in narrowed.getDeclaredMethods()}
-    for name in ("by", "hasTimes"):
-        methods[name].setAccessible(True)
+    utils = jvm.org.apache.spark.sql.catalyst.util.DateTimeUtils
+    sources = jvm.org.apache.spark.sql.sources
+    narrowed = Private(spark, "offsetlog.spark.source.Narrowed")
+    given = spark.sparkContext._gateway.new_array(sources.Filter, 1)
 
     def may_have(pushed: Any, time: int) -> bool:
         given[0] = pushed
-        found = methods["by"].invoke(None, to_java([given]))
-        return methods["hasTimes"].invoke(found, to_java([time, time]))
+        return bool(narrowed.call("hasTimes", narrowed.call("by", None, given), time, time))
 
-    def to_java(values: list[Any]) -> Any:
-        out = spark.sparkContext._gateway.new_array(jvm.Object, len(values))
-        for i, value in enumerate(values):
-            out[i] = jvm.Long.valueOf(value) if isinstance(value, int) else value
-        return out
-
-    sources = filters.sources
     with jvm_in(spark, zone):
         for turn in range(60):
             near = millis(chance.choice(WANTED)) + chance.randrange(-(10**7), 10**7)
@@ -140,7 +129,7 @@ def test_what_filters_say_of_times_leaves_out_no_time_that_passes(spark: Any, zo
                 for pushed in (
                     sources.EqualTo("timestamp", moment),
                     sources.GreaterThanOrEqual("timestamp", moment),
-                    sources.In("timestamp", to_java([moment])),
+                    sources.In("timestamp", objects(spark, moment)),
                 ):
                     assert may_have(pushed, time), micros
                 # It does leave out: by the most that two ways to count years differ.

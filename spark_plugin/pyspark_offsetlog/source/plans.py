@@ -5,8 +5,9 @@ Invariants:
 1. The plan itself is JSON behind a header of fixed length (magic with a version, and how long the
    JSON is); what only Python needs follows as a pickle. It holds no secret: options of the
    filesystem are in the pickle.
-2. A pickled partition is a call of ``from_plan`` with these bytes. The JVM adds a window: the
-   offsets that Python is to read, and the columns that are wanted. All else of a partition stays.
+2. A pickled partition is a call of ``from_plan`` with these bytes. The JVM adds what Python is to
+   read of it: windows of offsets, between which the JVM reads, and the columns that are wanted. All
+   else of a partition stays.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from __future__ import annotations
 import json
 import pickle
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from pyspark.sql.datasource import InputPartition
@@ -28,6 +31,7 @@ from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.source.offsets import OffsetRange
 
 _HEADER = struct.Struct(">QI")
+_START, _END = attrgetter("start"), attrgetter("end")
 MAGIC = 0x4F4C504C414E0001
 """``OLPLAN`` and the version of this form."""
 
@@ -67,6 +71,9 @@ class LogPartition(InputPartition):
         a URL for a client of Hadoop's; None: neither."""
         self.columns: tuple[str, ...] | None = None
         """Those that are wanted, if not all of the query's schema are; the others may be null."""
+        self.windows: tuple[int, ...] = (len(work),)
+        """How many of the ranges are in each window. The JVM reads on its own between windows, so
+        an empty batch tells it where one ends."""
 
     def __repr__(self) -> str:
         ranges = ", ".join(f"{w.range.topic}-{w.range.partition}" for w in self.work)
@@ -100,8 +107,8 @@ def encode(partition: LogPartition) -> bytes:
     return _HEADER.pack(MAGIC, len(text)) + text + pickle.dumps(rest)
 
 
-def from_plan(data: bytes, window: bytes = b"") -> LogPartition:
-    """The partition, or what of it is in a window."""
+def from_plan(data: bytes, wanted: bytes = b"") -> LogPartition:
+    """The partition, or what is wanted of it."""
     magic, length = _HEADER.unpack_from(data)
     if magic != MAGIC:
         raise ValueError("a plan of another offsetlog")
@@ -111,10 +118,14 @@ def from_plan(data: bytes, window: bytes = b"") -> LogPartition:
     work = tuple(map(_range, plan["ranges"]))
     partition = LogPartition(place, work, fails)
     partition.entries, partition.jvm_root = entries, jvm_root
-    if window:
-        wanted = json.loads(window)
-        partition.columns = tuple(wanted["columns"])
-        partition.work = tuple(_cut(work[i], start, end) for i, start, end in wanted["ranges"])
+    if wanted:
+        part = json.loads(wanted)
+        windows = part["windows"]
+        partition.columns = tuple(part["columns"])
+        partition.windows = tuple(map(len, windows))
+        partition.work = tuple(
+            _cut(work[i], start, end) for window in windows for i, start, end in window
+        )
     return partition
 
 
@@ -132,10 +143,11 @@ def _pieces(partition: int, pieces: list[list[Any]]) -> Iterator[PlannedPiece]:
 
 
 def _cut(work: PlannedRange, start: int, end: int) -> PlannedRange:
-    """Of a range only the offsets [start, end)."""
+    """Of a range only the offsets [start, end). There may be thousands of windows and pieces."""
+    low = bisect_right(work.pieces, start, key=_END)
+    high = bisect_left(work.pieces, end, key=_START)
     pieces = (
         piece._replace(start=max(piece.start, start), end=min(piece.end, end))
-        for piece in work.pieces
+        for piece in work.pieces[low:high]
     )
-    left = tuple(piece for piece in pieces if piece.start < piece.end)
-    return PlannedRange(work.range._replace(start=start, end=end), left)
+    return PlannedRange(work.range._replace(start=start, end=end), tuple(pieces))

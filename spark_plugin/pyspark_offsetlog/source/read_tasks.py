@@ -18,14 +18,20 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from itertools import islice
 
 import pyarrow as pa
 
 from offsetlog.client.log import Log
 from offsetlog.core.topic.plan import PlannedPiece, max_extents, tiling_fault
 from offsetlog.engine import OpenTopic
-from offsetlog.errors import CorruptLogError, OffsetOutOfRangeError, UnknownTopicError
+from offsetlog.errors import (
+    CorruptLogError,
+    OffsetLogError,
+    OffsetOutOfRangeError,
+    UnknownTopicError,
+)
 from offsetlog.filesystems import hadoop_url
 from offsetlog.logs import get_logger
 from pyspark_offsetlog.options.spec import LogAddress
@@ -152,15 +158,39 @@ def read(partition: LogPartition, columns: OutputColumns) -> Iterator[pa.RecordB
         log.root.check()
     lost = DataLoss(partition.fails)
     with ExitStack() as stack:
-        if len(partition.work) > 1 or partition.entries:
+        if len({work.range[:2] for work in partition.work}) > 1 or partition.entries:
             for name in {work.range.topic for work in partition.work}:
                 read_already = partition.entries.get(name, {})
                 stack.enter_context(log.open_topic(name).reader.keeping_entries(read_already))
-        for work in partition.work:
-            topic = log.open_topic(work.range.topic)
-            yield from read_range(log, topic, work, columns, lost)
+        ranges = _fetched_ahead(log, partition)
+        for i, count in enumerate(partition.windows):
+            if i:
+                yield columns.no_rows()
+            for work in islice(ranges, count):
+                topic = log.open_topic(work.range.topic)
+                yield from read_range(log, topic, work, columns, lost)
     if partition.work:
         log.root.check()
+
+
+def _fetched_ahead(log: Log, partition: LogPartition) -> Iterator[PlannedRange]:
+    """The ranges of a task. Where the storage makes one wait for each file, entries of several
+    windows are fetched at once; within a window the topic's reader does that."""
+    at_once = 1 if log.store.is_local or len(partition.windows) == 1 else log.env.limits.window
+    for low in range(0, len(partition.work), at_once):
+        some = partition.work[low : low + at_once]
+        for name in {work.range.topic for work in some} if at_once > 1 else ():
+            sent = partition.entries.get(name, {})
+            inline = [
+                piece.extent.entry
+                for work in some
+                for piece in work.pieces
+                if work.range.topic == name and piece.extent.inline
+            ]
+            with suppress(OffsetLogError):  # Who reads the entry says what is wrong with it.
+                wanted = [number for number in inline if number not in sent]
+                log.open_topic(name).chain.read_entries(wanted[:at_once])
+        yield from some
 
 
 def read_range(

@@ -40,6 +40,10 @@ class OutputColumns(NamedTuple):
         unwanted = frozenset(self.names) - frozenset(wanted)
         return self._replace(stored=_stored(wanted), unwanted=unwanted)
 
+    def no_rows(self) -> pa.RecordBatch:
+        arrays = [_nulls(field.type).slice(0, 0) for field in self.schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
 
 def output_columns(schema: StructType) -> OutputColumns:
     names = chosen_columns(schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 import offsetlog
 from offsetlog.errors import CorruptLogError, OffsetLogError, OffsetOutOfRangeError
 from pyspark_offsetlog.options.spec import LogAddress
+from pyspark_offsetlog.source import plans
 from pyspark_offsetlog.source import read_tasks as rows
 from pyspark_offsetlog.source.offsets import OffsetRange, check_tiling
 from pyspark_offsetlog.source.plans import LogPartition
@@ -314,3 +316,79 @@ def test_a_batch_of_limited_bytes_goes_on_behind_what_was_rewritten(erased):
     limited = limit_bytes(plan, whole - whole // 8, look, erased.open_topic)
     assert 100 < limited.end[tp] < 130
     assert limit_bytes(plan, 1, look, erased.open_topic).end[tp] == 1
+
+
+def by_turns(log, turns):
+    """A segment and an entry by turns, in one partition: the windows of entries, and the task."""
+    with log.producer(linger_ms=60_000) as producer:
+        for at in range(turns):
+            for size in (300_000, 10 + at):
+                producer.send("orders", bytes(size), partition=0)
+                producer.flush()
+    work = rows.plan_ranges(log.open_topic, [OffsetRange("orders", 0, 0, 2 * turns)])
+    [task] = rows.plan_tasks(log, LogAddress(log.url), work)
+    windows = [[[0, p.start, p.end]] for p in work[0].pieces if p.extent.inline]
+    assert len(windows) == turns
+    return windows, task
+
+
+def wanted_of(task, windows, columns=("offset", "value")):
+    part = json.dumps({"windows": windows, "columns": columns}).encode()
+    return plans.from_plan(plans.encode(task), part)
+
+
+def test_an_empty_batch_ends_each_window_but_the_last(log):
+    windows, task = by_turns(log, 4)
+    found = [
+        batch.column("offset").to_pylist() for batch in rows.read(wanted_of(task, windows), TARGET)
+    ]
+    assert found == [[1], [], [3], [], [5], [], [7]]
+    # A window in which the JVM gave a segment up holds several pieces; one may hold none.
+    some = [[[0, 0, 4]], [], [[0, 5, 6], [0, 7, 8]]]
+    found = [
+        batch.column("offset").to_pylist() for batch in rows.read(wanted_of(task, some), TARGET)
+    ]
+    assert found == [[0], [1], [2], [3], [], [], [5], [7]]
+    assert list(rows.read(wanted_of(task, [[]]), TARGET)) == []
+
+
+def test_entries_of_many_windows_are_fetched_at_once_where_one_waits_for_each(log, monkeypatch):
+    windows, task = by_turns(log, 40)
+    together, most = [], []
+    for is_local in (True, False):
+        with offsetlog.open(log.url) as other:
+            monkeypatch.setattr(rows, "open_log", lambda place, log=other: log)
+            chain = other.open_topic("orders").chain
+            true, asked = chain.read_entry, []
+            monkeypatch.setattr(
+                chain, "read_entry", lambda n, true=true, asked=asked: asked.append(n) or true(n)
+            )
+            fetched = chain.read_entries
+            monkeypatch.setattr(
+                chain, "read_entries", lambda ns, f=fetched: together.append(len(ns)) or f(ns)
+            )
+            monkeypatch.setattr(other.store, "is_local", is_local)
+            found = pa.Table.from_batches(rows.read(wanted_of(task, windows), TARGET))
+            assert found.column("offset").to_pylist() == list(range(1, 80, 2))
+            most.append(list(together))
+    assert most == [[], [16, 16, 8]]
+
+
+def test_what_a_window_costs_does_not_grow_with_the_plan(log):
+    """A task may have thousands of windows and pieces."""
+    _, task = by_turns(log, 1)
+    looked = []
+
+    class Pieces(tuple):
+        def __getitem__(self, at):
+            looked.append(at)
+            return super().__getitem__(at)
+
+        def __iter__(self):
+            raise AssertionError("all pieces were looked through")
+
+    [first, *_] = task.work[0].pieces
+    many = Pieces(first._replace(start=at, end=at + 1) for at in range(20_000))
+    cut = plans._cut(task.work[0]._replace(pieces=many), 700, 703)
+    assert [piece.start for piece in cut.pieces] == [700, 701, 702]
+    assert len(looked) < 50

@@ -26,7 +26,7 @@ public final class SegmentReader implements AutoCloseable {
   /** What the log says of a segment. */
   public record Ref(
       String name, long base, long end, long records, long size, int footBytes, String footSum) {
-    boolean hasGaps() {
+    public boolean hasGaps() {
       return records != end - base;
     }
   }

@@ -17,7 +17,6 @@ import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
-import scala.collection.Iterator;
 import scala.collection.immutable.Map;
 
 /**
@@ -31,6 +30,7 @@ import scala.collection.immutable.Map;
  *       after a rewrite, and the one wording of each error.
  *   <li>Before the JVM reads anything, and again when it has read all, it sees that the root is the
  *       one that the driver planned with; what is otherwise, Python says.
+ *   <li>A segment gives as many rows as the log says that it has, or there is an error.
  *   <li>A batch is Spark's until the next call of {@link #next}.
  * </ol>
  */
@@ -53,7 +53,15 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   /** The step whose segment is read; null: none is. */
   private Steps.Step reading;
 
-  private Iterator<ColumnarBatch> pythons;
+  /** How many rows it gave. */
+  private long given;
+
+  /** Null until Python is needed. */
+  private PythonRun run;
+
+  /** Whether a window of the run is read. */
+  private boolean isInWindow;
+
   private ColumnarBatch batch;
 
   /**
@@ -92,25 +100,25 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   @Override
   public boolean next() throws IOException {
     while (true) {
-      if (pythons != null) {
+      if (isInWindow) {
         if (nextOfPython()) {
           return true;
         }
-        pythons = null;
+        isInWindow = false;
       } else if (reading != null) {
         if (nextOfSegment()) {
           return true;
         }
       } else if (plan == null && !hasBegun) {
         hasBegun = true;
-        pythons = python.batches(partition.pickled, pythonMetrics);
+        run(partition.pickled, List.of(new PythonRun.Window(0, 0, List.of())));
       } else if (next < steps.size()) {
         begin();
       } else if (segments != null && segments.hasRead() && !hasChecked) {
         hasChecked = true;
         if (!segments.isRoot()) {
           // Nothing is left to be read; it looks at the root, and says what is wrong with it.
-          readByPython(List.of());
+          run(List.of(new PythonRun.Window(next, next, List.of())));
         }
       } else {
         return false;
@@ -124,22 +132,24 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
   }
 
   private void begin() {
-    Steps.Step step = steps.get(next);
-    if (isRead(step)) {
-      next++;
-      try {
-        segments.open(step);
-        reading = step;
-      } catch (IOException | Unreadable why) {
-        leave(step, step.start(), why);
-      }
+    if (run != null && run.isAt(next)) {
+      next = run.begin();
+      isInWindow = true;
       return;
     }
-    List<long[]> window = new ArrayList<>();
-    do {
-      add(window, steps.get(next++));
-    } while (next < steps.size() && !isRead(steps.get(next)));
-    readByPython(window);
+    Steps.Step step = steps.get(next);
+    if (!isRead(step)) {
+      readByPython(null);
+      return;
+    }
+    next++;
+    try {
+      segments.open(step);
+      reading = step;
+      given = 0;
+    } catch (IOException | Unreadable why) {
+      leave(step, step.start(), why);
+    }
   }
 
   private boolean nextOfSegment() throws IOException {
@@ -148,12 +158,23 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
       batch = segments.next();
       if (batch != null) {
         metrics.rowsOfJvm += batch.numRows();
+        given += batch.numRows();
         return true;
       }
       reading = null;
     } catch (IOException | Unreadable why) {
       reading = null;
       leave(step, segments.reached(), why);
+      return false;
+    }
+    long records = step.records();
+    if (records >= 0 && given != records) {
+      throw new IllegalStateException(
+          String.format(
+              "%s gave %d records of offsets %d to %d of %s-%d, and the log says that it has %d."
+                  + " Run 'offsetlog verify' on the topic.",
+              step.piece().segment().name(), given, step.start(), step.end(),
+              step.range().topic(), step.range().partition(), records));
     }
     return false;
   }
@@ -163,47 +184,78 @@ final class LogReader implements PartitionReader<ColumnarBatch> {
     LOG.info(
         "{}-{} is left to Python from offset {}: {}.",
         step.range().topic(), step.range().partition(), reached, why.toString());
-    List<long[]> window = new ArrayList<>();
-    add(window, new Steps.Step(step.number(), step.range(), null, reached, step.end()));
-    while (next < steps.size() && steps.get(next).number() == step.number()) {
-      add(window, steps.get(next++));
+    readByPython(new Steps.Step(step.number(), step.range(), null, reached, step.end()));
+  }
+
+  /**
+   * Python begins here, and goes on behind segments that the JVM reads. What it was to give by an
+   * earlier run is given by this one; that one ends with the task.
+   *
+   * @param left of a step, and with it the rest of its range; null: nothing is left
+   */
+  private void readByPython(Steps.Step left) {
+    List<PythonRun.Window> windows = new ArrayList<>();
+    List<long[]> ranges = new ArrayList<>();
+    int first = next;
+    int at = next;
+    if (left != null) {
+      add(ranges, left);
+      while (at < steps.size() && steps.get(at).number() == left.number()) {
+        add(ranges, steps.get(at++));
+      }
     }
-    readByPython(window);
+    do {
+      while (at < steps.size() && !isRead(steps.get(at))) {
+        add(ranges, steps.get(at++));
+      }
+      windows.add(new PythonRun.Window(first, at, ranges));
+      while (at < steps.size() && isRead(steps.get(at))) {
+        at++;
+      }
+      first = at;
+      ranges = new ArrayList<>();
+    } while (at < steps.size());
+    run(windows);
   }
 
   /** Steps of a range that touch are one. */
-  private static void add(List<long[]> window, Steps.Step step) {
-    long[] last = window.isEmpty() ? null : window.get(window.size() - 1);
+  private static void add(List<long[]> ranges, Steps.Step step) {
+    long[] last = ranges.isEmpty() ? null : ranges.get(ranges.size() - 1);
     if (last != null && last[0] == step.number() && last[2] == step.start()) {
       last[2] = step.end();
     } else {
-      window.add(new long[] {step.number(), step.start(), step.end()});
+      ranges.add(new long[] {step.number(), step.start(), step.end()});
     }
   }
 
-  private void readByPython(List<long[]> window) {
+  private void run(List<PythonRun.Window> windows) {
     String names = String.join("\",\"", columns.fieldNames());
-    String ranges = window.stream().map(Arrays::toString).toList().toString();
     String json =
-        "{\"ranges\":" + ranges + ",\"columns\":[" + (names.isEmpty() ? "" : "\"" + names + "\"")
-            + "]}";
-    pythons = python.batches(Pickles.fromPlan(partition.plan, json), pythonMetrics);
+        "{\"windows\":" + windows + ",\"columns\":["
+            + (names.isEmpty() ? "" : "\"" + names + "\"") + "]}";
+    run(Pickles.fromPlan(partition.plan, json), windows);
+  }
+
+  private void run(byte[] pickled, List<PythonRun.Window> windows) {
+    run = new PythonRun(python.batches(pickled, pythonMetrics), windows);
+    next = run.begin();
+    isInWindow = true;
   }
 
   /** The columns that are wanted of those that Python gives. */
   private boolean nextOfPython() {
-    if (!pythons.hasNext()) {
+    ColumnarBatch rows = run.next();
+    if (rows == null) {
       return false;
     }
-    ColumnarBatch given = pythons.next();
-    ArrowColumnVector all = (ArrowColumnVector) given.column(0);
+    ArrowColumnVector all = (ArrowColumnVector) rows.column(0);
     ColumnVector[] wanted = new ColumnVector[columns.length()];
     for (int i = 0; i < wanted.length; i++) {
       int at = python.schema().fieldIndex(columns.fields()[i].name());
       wanted[i] = GivenVector.of(all.getChild(at));
     }
-    batch = new ColumnarBatch(wanted, given.numRows());
-    metrics.rowsOfPython += given.numRows();
+    batch = new ColumnarBatch(wanted, rows.numRows());
+    metrics.rowsOfPython += rows.numRows();
     return true;
   }
 

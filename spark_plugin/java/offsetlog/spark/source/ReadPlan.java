@@ -34,7 +34,12 @@ record ReadPlan(
    */
   record Piece(
       long start, long end, long leastTime, long greatestTime, int timeType,
-      SegmentReader.Ref segment, boolean isEmpty) {}
+      SegmentReader.Ref segment, boolean isEmpty) {
+    /** Whether the file has all of its offsets, as far as that is known here. */
+    boolean isInFile() {
+      return segment == null || start >= segment.base() && end <= segment.end();
+    }
+  }
 
   /** Null where the bytes are no plan of this version. */
   static ReadPlan parse(byte[] blob) throws IOException {

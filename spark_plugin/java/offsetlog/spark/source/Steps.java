@@ -2,12 +2,14 @@ package offsetlog.spark.source;
 
 import java.util.ArrayList;
 import java.util.List;
+import offsetlog.segment.SegmentReader;
 
 /**
  * What a task does in turn: the pieces of its ranges in order, without those that filters leave out
  * and those that have no record.
  *
- * <p>Invariant: the steps of a range lie in it and ascend.
+ * <p>Invariants: the pieces of a range cover it, each offset once, or there are no steps but an
+ * error; and the steps of a range lie in it and ascend.
  */
 final class Steps {
   /**
@@ -18,6 +20,13 @@ final class Steps {
     boolean isSegment() {
       return piece != null && piece.segment() != null;
     }
+
+    /** How many records its segment has in it; -1: only its offsets tell. */
+    long records() {
+      SegmentReader.Ref ref = piece.segment();
+      boolean isWhole = start == ref.base() && end == ref.end();
+      return isWhole ? ref.records() : ref.hasGaps() ? -1 : end - start;
+    }
   }
 
   private Steps() {}
@@ -26,6 +35,7 @@ final class Steps {
     List<Step> out = new ArrayList<>();
     for (int number = 0; number < plan.ranges().size(); number++) {
       ReadPlan.Range range = plan.ranges().get(number);
+      check(range);
       long low = Math.max(range.start(), narrowed.low());
       long high = Math.min(range.end(), narrowed.high());
       if (low >= high || !narrowed.hasPartition(range.topic(), range.partition())) {
@@ -44,5 +54,34 @@ final class Steps {
       }
     }
     return out;
+  }
+
+  /** Without pieces Python looks where the records of a range lie, and covers it or says why not. */
+  private static void check(ReadPlan.Range range) {
+    long reached = range.start();
+    for (ReadPlan.Piece piece : range.pieces()) {
+      if (piece.start() > reached) {
+        throw wrong(range, "no file for offsets", reached, piece.start());
+      }
+      if (piece.start() < reached) {
+        throw wrong(range, "more than one file for offsets", piece.start(), reached);
+      }
+      if (piece.end() <= reached || piece.end() > range.end() || !piece.isInFile()) {
+        throw wrong(range, "a file that does not have offsets", reached, piece.end());
+      }
+      reached = piece.end();
+    }
+    if (reached < range.end() && !range.pieces().isEmpty()) {
+      throw wrong(range, "no file for offsets", reached, range.end());
+    }
+  }
+
+  private static IllegalStateException wrong(
+      ReadPlan.Range range, String what, long start, long end) {
+    return new IllegalStateException(
+        String.format(
+            "The plan of %s-%d from offset %d to %d names %s %d to %d. Nothing of it was read. Read"
+                + " again; if that does not help, run 'offsetlog verify' on the topic.",
+            range.topic(), range.partition(), range.start(), range.end(), what, start, end));
   }
 }
