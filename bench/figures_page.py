@@ -27,6 +27,7 @@ GROUPS = {
         "spark_s3",
         "spark_sink",
         "spark_hand_over",
+        "spark_turns",
         "spark_memory",
         "spark_latency",
         "spark_batches",

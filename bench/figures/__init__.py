@@ -25,6 +25,7 @@ MODULES = (
     "spark_sink",
     "spark_s3",
     "spark_hand_over",
+    "spark_turns",
     "spark_memory",
     "requests",
     "growth",
