@@ -123,14 +123,14 @@ def test_only_what_was_born_below_the_horizon_and_is_not_live_may_be_deleted(fil
 @given(runs(), st.integers(0, 60), st.integers(1, 1500), st.integers(2, 8))
 def test_rewrites_are_contiguous_runs_of_one_kind_above_the_log_start(extents, start, target, few):
     taken: set[int] = set()
-    for plan in rewrite.plan_rewrites(extents, start, target, few):
-        assert len(plan.extents) >= 2
-        assert (plan.start, plan.end) == (plan.extents[0].base, plan.extents[-1].end)
-        assert plan.start >= start
-        assert len({e.ts_type for e in plan.extents}) == 1
-        assert all(a.end == b.base for a, b in zip(plan.extents, plan.extents[1:], strict=False))
-        assert not any(not e.inline and e.bytes >= target // 2 and target > 1 for e in plan.extents)
-        numbers = {e.entry for e in plan.extents}
+    for run in rewrite.plan_rewrites(extents, start, target, few):
+        assert len(run.extents) >= 2
+        assert (run.start, run.end) == (run.extents[0].base, run.extents[-1].end)
+        assert run.start >= start
+        assert len({e.ts_type for e in run.extents}) == 1
+        assert all(a.end == b.base for a, b in zip(run.extents, run.extents[1:], strict=False))
+        assert not any(not e.inline and e.bytes >= target // 2 and target > 1 for e in run.extents)
+        numbers = {e.entry for e in run.extents}
         assert not numbers & taken
         taken |= numbers
 
@@ -153,14 +153,14 @@ def test_a_byte_is_rewritten_a_logarithmic_number_of_times(few, target):
         number = base
         extents.append(Extent(0, base, base + 1, 1, 10, 0, 0, 0, number, "0" * 32, 0, None, False))
         total += 10
-        for plan in list(rewrite.plan_rewrites(extents, 0, target, few)):
-            rewritten += plan.bytes
-            new = Extent(0, plan.start, plan.end, plan.end - plan.start, plan.bytes, 0, 0, 0,
+        for run in list(rewrite.plan_rewrites(extents, 0, target, few)):
+            rewritten += run.bytes
+            new = Extent(0, run.start, run.end, run.end - run.start, run.bytes, 0, 0, 0,
                          number, "0" * 32, 0, REF, True)  # fmt: skip
             extents = (
-                [e for e in extents if e.end <= plan.start]
+                [e for e in extents if e.end <= run.start]
                 + [new]
-                + [e for e in extents if e.base >= plan.end]
+                + [e for e in extents if e.base >= run.end]
             )
     import math
 
