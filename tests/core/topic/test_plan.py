@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from offsetlog.core.topic import invariants, landing, plan, publish, retention, rewrite
+from offsetlog.core.topic import invariants, landing, publish, retention, rewrite
+from offsetlog.core.topic import plan as fetch
 from offsetlog.core.topic.extents import Extent, Tail
 from offsetlog.core.topic.index import EMPTY_INDEX, integers, leaf_of
 from offsetlog.core.topic.state import EMPTY_STATE, PartitionState
@@ -248,26 +249,26 @@ def test_an_estimate_is_0_only_where_nothing_is_left(files, data):
         topic="t", alive=True, partitions=1, rules=2, tip=9, index=made.index,
         parts=(PartitionState(0, end, tail),),
     )  # fmt: skip
-    part = plan.plan_part(state, 0, 0, end, {"a" * 32: leaf})
+    part = fetch.plan_part(state, 0, 0, end, {"a" * 32: leaf})
     assert [piece.extent for piece in part.pieces] == extents and part.end == end
     records = set().union(*(there for _, there in files))
-    assert plan.estimate_records(state, 0, 0, end) == len(records)
+    assert fetch.estimate_records(state, 0, 0, end) == len(records)
     for extent, there in files:
         for start in range(extent.base, extent.end):
             left = sum(start <= at for at in there)
-            piece = plan.PlannedPiece(extent, start, extent.end)
+            piece = fetch.PlannedPiece(extent, start, extent.end)
             assert (piece.records > 0) == (left > 0) and piece.may_have(left)
             assert piece.is_whole is False or piece.records == left
             assert piece.records <= piece.end - piece.start
             behind = sum(start <= at for at in records)
-            assert plan.estimate_records(state, 0, start, end) > 0 or not behind
+            assert fetch.estimate_records(state, 0, start, end) > 0 or not behind
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, unique=True).map(sorted), st.data())
 def test_only_ranges_edge_to_edge_tile(edges, data):
     ranges = list(itertools.pairwise(edges))
     start, end = edges[0], edges[-1]
-    assert plan.tiling_fault(start, end, ranges) is None
+    assert fetch.tiling_fault(start, end, ranges) is None
     at = data.draw(st.integers(0, len(ranges) - 1))
     low, high = ranges[at]
     for wrong in (
@@ -276,8 +277,8 @@ def test_only_ranges_edge_to_edge_tile(edges, data):
         [*ranges[:at], (low, high + 1), *ranges[at + 1 :]],
         [*ranges[:at], (low, low), *ranges[at:]],
     ):
-        assert plan.tiling_fault(start, end, wrong) is not None
-    assert plan.tiling_fault(start, end + 1, ranges) == f"offsets {end} to {end + 1} are left out"
+        assert fetch.tiling_fault(start, end, wrong) is not None
+    assert fetch.tiling_fault(start, end + 1, ranges) == f"offsets {end} to {end + 1} are left out"
 
 
 def test_a_leaf_without_what_its_fence_says_is_corruption_and_no_endless_search():
@@ -291,6 +292,6 @@ def test_a_leaf_without_what_its_fence_says_is_corruption_and_no_endless_search(
     for missing in range(4):
         leaf = leaf_of(extents[:missing] + extents[missing + 1 :])
         with pytest.raises(CorruptLogError, match=f"names no file for offset {missing}"):
-            plan.plan_part(state, 0, 0, 4, {"a" * 32: leaf})
+            fetch.plan_part(state, 0, 0, 4, {"a" * 32: leaf})
     with pytest.raises(CorruptLogError, match="offset 0"):
-        plan.plan_part(state, 0, 0, 4, {"a" * 32: leaf_of([])})
+        fetch.plan_part(state, 0, 0, 4, {"a" * 32: leaf_of([])})
