@@ -383,7 +383,7 @@ def _removals_come_with_new_records() -> list[Patch]:
 def _a_tombstone_dropped_too_early() -> list[Patch]:
     """As soon as a pass met it, and not when its time is over."""
 
-    def at_once(part: PartitionState, delete_retention_ms: int, now_ms: int) -> tuple[int, int]:
+    def at_once(part: PartitionState, *times: object) -> tuple[int, int]:
         return max(part.start, part.tombstones_from), part.compacted_to
 
     return [(compaction, "due_tombstones", at_once)]
@@ -393,8 +393,8 @@ def _a_tombstone_dropped_in_its_first_pass() -> list[Patch]:
     """With older records of its key in files whose rewrite may not count."""
     due = compaction.due_pass
 
-    def first(part: PartitionState, sizes: Any, config: Any, now_ms: int) -> Any:
-        found = due(part, sizes, config, now_ms)
+    def first(*given: Any) -> Any:
+        found = due(*given)
         return found and found._replace(due_to=found.end)
 
     return [(key_compaction, "due_pass", first)]

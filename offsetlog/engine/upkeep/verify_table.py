@@ -14,6 +14,7 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import NamedTuple
 
 import xxhash
@@ -117,7 +118,8 @@ class TableCheck:
         if head.closed:
             self._ends = ()
         else:
-            self._ends = tuple(map(max, head.point.ends, (*self._ends, *head.point.ends)))
+            both = zip_longest(self._ends, head.point.ends, fillvalue=0)
+            self._ends = tuple(map(max, both))
 
     def _applied(
         self, state: DeltaState, data: bytes, actions: Sequence[Action], name: str

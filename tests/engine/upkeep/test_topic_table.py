@@ -154,6 +154,15 @@ def test_each_round_brings_the_table_up_to_date(log: offsetlog.Log) -> None:
     }
 
 
+def test_partitions_that_are_added_come_into_the_table(log: offsetlog.Log) -> None:
+    send(log, 200)
+    log.maintain()
+    log.topic("orders").alter(partitions=4)
+    send(log, 8)
+    log.maintain()
+    check(log)
+
+
 def test_large_segments_are_rewritten_once(tmp_path: Path) -> None:
     with offsetlog.open(str(tmp_path / "log")) as log:
         log.create_topic("orders", config={**CONFIG, "segment.bytes": 1024 * 1024})
