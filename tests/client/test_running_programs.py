@@ -12,7 +12,12 @@ import pytest
 import offsetlog
 from offsetlog.client.log import Log
 from offsetlog.client.producer import Producer
-from offsetlog.errors import InvalidRequestError, OffsetLogError, UnknownTopicError
+from offsetlog.errors import (
+    InvalidRequestError,
+    OffsetLogError,
+    StorageError,
+    UnknownTopicError,
+)
 from offsetlog.values import CONFIG_KEYS, TopicConfig
 
 SENDERS = ["running", "new", "keyed", "arrow"]
@@ -267,3 +272,24 @@ def test_a_topic_that_another_program_makes_is_found(log: Log, url: str) -> None
     with offsetlog.open(url) as other:
         other.create_topic("later")
     assert producer.send("later", b"x").result().offset == 0
+
+
+def test_a_flush_whose_fate_was_open_goes_to_the_topic_that_was_made_again(
+    log: Log, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch is empty by then: its rows are those of the first flush."""
+    producer = log.producer(app_id="a", sequence=1)
+    producer.send("t", b"kept", b"k")
+    chain = log.open_topic("t").chain
+    true = chain.land
+
+    def lost(*given: Any) -> Any:
+        monkeypatch.setattr(chain, "land", true)
+        raise StorageError("No answer.", "Look.", may_have_landed=True)
+
+    monkeypatch.setattr(chain, "land", lost)
+    with pytest.raises(StorageError):
+        producer.flush()
+    made_again(url, 3)
+    producer.flush()
+    assert [record.value for record in records(url)] == [b"kept"]

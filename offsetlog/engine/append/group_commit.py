@@ -587,7 +587,10 @@ class GroupCommit:
             if error.may_have_landed or not self.topic.was_made_again(state):
                 raise
             batch.attempt = None  # Nothing of it counted: it goes to the topic of that name.
-            self._write(batch)
+            try:
+                self._write(batch)
+            except InvalidRequestError as refusal:  # It names a partition that is not there.
+                raise UnknownTopicError(refusal.message, refusal.hint) from error
             return
         batch.succeed(receipt.placed, prepared.order, prepared.times)
         if chain.state.head != self._settings_of:

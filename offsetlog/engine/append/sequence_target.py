@@ -65,6 +65,10 @@ class SequenceRows:
         by = assign_partitions(self._columns, partitions, self._sequence, self._topic)
         return prepare(self._columns.table, by, self._columns.times, self._columns.ts_type)
 
+    def placed_anew(self, partitions: int) -> SequenceRows:
+        """The same rows for a topic with so many partitions."""
+        return SequenceRows(self._columns, partitions, self._sequence, self._topic)
+
     def placed(self, partitions: int) -> RecordBatch:
         """As they go to so many partitions."""
         return self.prepared if partitions == self._partitions else self._place(partitions)
@@ -304,7 +308,13 @@ class SequenceTarget:
         except UnknownTopicError as error:
             if error.may_have_landed or not self.topic.was_made_again(state):
                 raise
-            self._attempt = None  # Nothing of it counted: it goes to the topic of that name.
+            # Nothing of it counted: it goes to the topic that has the name now. An earlier flush
+            # may have emptied the batch, so these rows are taken.
+            state = self.topic.state_to_write()
+            try:
+                self._attempt = load.placed_anew(state.partitions), state
+            except InvalidRequestError as refusal:  # It names a partition that is not there.
+                raise UnknownTopicError(refusal.message, refusal.hint) from error
             self._write(batch)
             return
         # An earlier run may have written them when the topic had fewer partitions.
