@@ -1,0 +1,99 @@
+"""One oracle over all that reads: a log in a random state, asked by every way that there is.
+
+A history makes a log by the steps of ``states.py``, with programs that opened it before, while and
+after, and then asks it by each way of ``ways.py`` (and of ``spark_ways.py``, where there is a
+session). ``model.py`` says what each answer is. Any difference is a failure.
+
+1. A way to ask, and a step, is one function in a table.
+2. The clocks of all programs are put forward before they are asked: whoever knows the log from
+   before looks again, so it may give nothing that was deleted.
+3. Each pair of what is special about the log and a way that has asked it is counted.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from tests.generators.answers.model import Topic
+from tests.generators.answers.states import make
+from tests.generators.answers.ways import WAYS, Way
+from tests.generators.answers.world import Asked, Opened, World
+from tests.generators.registry import OPERATIONS, Bug
+
+BEFORE, WITH = "", " x "
+
+
+class Differences(AssertionError):
+    """All that was found in one history, and how the log was made."""
+
+    def __init__(self, found: list[tuple[str, str]], story: list[str]) -> None:
+        self.found = found
+        lines = [f"{way}: {what}" for way, what in found]
+        super().__init__("\n".join([*lines, "", "The log:", *story]))
+
+
+def history(seed: int, folder: Path) -> Counter[str]:
+    """One history; what is wrong is raised."""
+    with _no_power_cuts():
+        return _history(World(seed, folder))
+
+
+@contextmanager
+def _no_power_cuts() -> Iterator[None]:
+    """Nothing waits for the disk: what a power cut leaves is not asked here."""
+    with mock.patch("os.fsync", lambda file: None), mock.patch("os.fdatasync", lambda file: None):
+        yield
+
+
+def _history(world: World) -> Counter[str]:
+    try:
+        make(world)
+        found = asked(world, WAYS, world.rng)
+        if found:
+            raise Differences(found, world.story)
+        return world.counts
+    finally:
+        world.close()
+
+
+def asked(world: World, ways: dict[str, Way], rng: random.Random) -> list[tuple[str, str]]:
+    """Ask each topic by each way, in any order; the differences."""
+    world.shift += 6.0
+    found = []
+    topics = list(world.topics.values())
+    # Each program is asked once as it is, mostly by a way that does not look first; then each topic
+    # in each way.
+    first = [*ways, *(name for name in ("poll", "poll_arrow") * 8 if name in ways)]
+    questions: list[tuple[Opened | None, Topic, str]] = [
+        (opened, topic, rng.choice(first)) for opened in world.programs for topic in topics
+    ]
+    questions += rng.sample(
+        rest := [(None, topic, name) for topic in topics for name in ways], len(rest)
+    )
+    for chosen, topic, name in questions:
+        opened = world.anybody(rng) if chosen is None else chosen
+        traits = world.traits(opened, topic)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ways[name](Asked(world, random.Random(rng.random()), opened, topic))
+        except Exception as error:  # noqa: BLE001 - it is a finding, like any other answer
+            what = f"{type(error).__name__}: {error}"
+            found.append((name, f"{topic.name}, {_told(traits)}: {what}"))
+        opened.seen[topic.name] = topic.changes
+        world.counts[OPERATIONS] += 1
+        world.counts.update(f"{trait} x {name}" for trait in traits)
+    return found
+
+
+def _told(traits: set[str]) -> str:
+    return ", ".join(sorted(traits))
+
+
+PLANTED: dict[str, Bug] = {}
