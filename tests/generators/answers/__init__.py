@@ -26,7 +26,7 @@ from tests.generators.answers.ways import WAYS, Way
 from tests.generators.answers.world import Asked, Opened, World
 from tests.generators.registry import OPERATIONS, Bug
 
-BEFORE, WITH = "", " x "
+RUNNING = "a running consumer"
 
 
 class Differences(AssertionError):
@@ -67,11 +67,13 @@ def asked(world: World, ways: dict[str, Way], rng: random.Random) -> list[tuple[
     world.shift += 6.0
     found = []
     topics = list(world.topics.values())
-    # Each program is asked once as it is, mostly by a way that does not look first; then each topic
-    # in each way.
-    first = [*ways, *(name for name in ("poll", "poll_arrow") * 8 if name in ways)]
+    # Who has read before goes on, and each program is asked once as it is; then each topic in each
+    # way.
     questions: list[tuple[Opened | None, Topic, str]] = [
-        (opened, topic, rng.choice(first)) for opened in world.programs for topic in topics
+        (one.opened, world.topics[one.topic], RUNNING) for one in world.running if RUNNING in ways
+    ]
+    questions += [
+        (opened, topic, rng.choice(list(ways))) for opened in world.programs for topic in topics
     ]
     questions += rng.sample(
         rest := [(None, topic, name) for topic in topics for name in ways], len(rest)

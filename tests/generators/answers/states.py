@@ -108,14 +108,10 @@ def maintain(world: World, topic: Topic, opened: Opened) -> None:
 
 def _maintained(topic: Topic) -> None:
     topic.maintained(surely=True)
+    topic.table_is_due = topic.has_table
     topic.traits.add("maintained")
     if topic.compacts:
         topic.traits.add("compacted")
-
-
-def _table_is_known(topic: Topic) -> None:
-    if topic.has_table and topic.is_sure:
-        topic.table = [part.records() for part in topic.parts]
 
 
 def killed_maintain(world: World, topic: Topic, opened: Opened) -> None:
@@ -298,7 +294,7 @@ STEPS: dict[str, tuple[Step, int]] = {
     "another policy": (change_policy, 3),
     "a table or none": (change_table, 2),
     "a look": (look, 4),
-    "a consumer": (run_consumer, 4),
+    "a consumer": (run_consumer, 6),
     "a commit": (commit, 5),
     "a reset": (reset, 3),
     "a group joins": (join, 2),
@@ -319,6 +315,8 @@ ENDINGS = (
     ("segments", "entries", "a snapshot", "a killed round"),
     ("another policy", "a snapshot", "a round"),
     ("a snapshot", "a killed erasure"),
+    ("a consumer", "an erasure"),
+    ("a consumer", "a consumer", "entries", "records deleted"),
     ("an erasure", "a round", "records deleted", "a commit"),
 )
 COPIED = (
@@ -347,8 +345,9 @@ def one_step(world: World, name: str, topic: Topic) -> None:
     step(world, topic, opened)
     world.steps += 1
     world.settle(topic)
-    if step in (maintain, retain):
-        _table_is_known(topic)
+    if topic.table_is_due:
+        topic.table = [part.records() for part in topic.parts]
+        topic.table_is_due = False
     if step not in _QUIET:
         topic.changes += 1
     with suppress(OffsetLogError):

@@ -141,28 +141,38 @@ def rows_of(number: int, table: Any) -> list[Rec]:
 
 
 def running_consumer(ask: Asked) -> None:
-    """One that has polled before goes on: it may have read ahead, so it may give what is gone."""
+    """One that has polled before goes on, and may give what it had read ahead, or seeks: then it
+    gives what is there now."""
     for one in list(ask.world.running):
         if one.topic != ask.name:
             continue
         ask.world.running.remove(one)
-        found = list(one.got)
+        numbers = sorted(tp.partition for tp in one.consumer._cursor.positions)
+        parts = {p: ask.topic.parts[p] for p in numbers}
+        seeks = ask.rng.random() < 0.6
+        found: dict[int, list[Rec]] = {p: [] for p in numbers}
+        lows = {p: ask.rng.randint(part.start, part.end) for p, part in parts.items()}
+        if seeks:
+            for number, low in lows.items():
+                one.consumer.seek((ask.name, number), low)
+        else:
+            for record in one.got:
+                found[record.partition].append(record)
         while polled := one.consumer.poll(0):
-            found += map(record_of, polled)
-        numbers = {tp.partition for tp in one.consumer._cursor.positions}
+            for record in map(record_of, polled):
+                found[record.partition].append(record)
         ends = {p: one.consumer.position((ask.name, p)) for p in numbers}
         one.consumer.close()
-        same("a running consumer's ends", ends, {p: ask.topic.parts[p].end for p in numbers})
-        for number, records in _by_partition(found, ask.topic).items():
-            part = ask.topic.parts[number]
-            if number not in numbers:
+        same("a running consumer's ends", ends, {p: part.end for p, part in parts.items()})
+        for number, part in parts.items():
+            what, records = f"partition {number} of a running consumer", found[number]
+            if seeks:
+                same(f"{what} that seeks to {lows[number]}", records, part.records(lows[number]))
                 continue
             offsets = [record.offset for record in records]
-            same("a running consumer's order", offsets, sorted(set(offsets)))
-            lacks = [r for r in part.records() if r.offset not in offsets]
-            same(f"a running consumer lacks of partition {number}", lacks, [])
-            strange = [r for r in records if part.ever.get(r.offset) != r]
-            same(f"a running consumer's own of partition {number}", strange, [])
+            same(f"{what}: offsets", offsets, sorted(set(offsets)))
+            same(f"{what}: lacks", [r for r in part.records() if r.offset not in offsets], [])
+            same(f"{what}: more", [r for r in records if part.ever.get(r.offset) != r], [])
 
 
 def columns(ask: Asked) -> None:
