@@ -15,12 +15,14 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
+from tests.generators.answers import spark_ways
 from tests.generators.answers.model import Topic
+from tests.generators.answers.spark_ways import SPARK_WAYS
 from tests.generators.answers.states import make
 from tests.generators.answers.ways import WAYS, Way
 from tests.generators.answers.world import Asked, Opened, World
@@ -40,8 +42,7 @@ class Differences(AssertionError):
 
 def history(seed: int, folder: Path) -> Counter[str]:
     """One history; what is wrong is raised."""
-    with _no_power_cuts():
-        return _history(World(seed, folder))
+    return run(World(seed, folder), WAYS)
 
 
 @contextmanager
@@ -51,10 +52,14 @@ def _no_power_cuts() -> Iterator[None]:
         yield
 
 
-def _history(world: World) -> Counter[str]:
+def run(world: World, ways: Mapping[str, Way]) -> Counter[str]:
+    """Make the log, and ask it by these ways, and by Spark's if there is a session."""
     try:
-        make(world)
-        found = asked(world, WAYS, world.rng)
+        with _no_power_cuts():
+            make(world)
+            found = asked(world, ways, world.rng)
+        if spark_ways.session() is not None:
+            found += asked_in_spark(world, world.rng)
         if found:
             raise Differences(found, world.story)
         return world.counts
@@ -62,7 +67,7 @@ def _history(world: World) -> Counter[str]:
         world.close()
 
 
-def asked(world: World, ways: dict[str, Way], rng: random.Random) -> list[tuple[str, str]]:
+def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tuple[str, str]]:
     """Ask each topic by each way, in any order; the differences."""
     world.shift += 6.0
     found = []
@@ -73,7 +78,10 @@ def asked(world: World, ways: dict[str, Way], rng: random.Random) -> list[tuple[
         (one.opened, world.topics[one.topic], RUNNING) for one in world.running if RUNNING in ways
     ]
     questions += [
-        (opened, topic, rng.choice(list(ways))) for opened in world.programs for topic in topics
+        (opened, topic, rng.choice(list(ways)))
+        for opened in world.programs
+        for topic in topics
+        if ways
     ]
     questions += rng.sample(
         rest := [(None, topic, name) for topic in topics for name in ways], len(rest)
@@ -89,6 +97,25 @@ def asked(world: World, ways: dict[str, Way], rng: random.Random) -> list[tuple[
             what = f"{type(error).__name__}: {error}"
             found.append((name, f"{topic.name}, {_told(traits)}: {what}"))
         opened.seen[topic.name] = topic.changes
+        world.counts[OPERATIONS] += 1
+        world.counts.update(f"{trait} x {name}" for trait in traits)
+    return found
+
+
+def asked_in_spark(world: World, rng: random.Random) -> list[tuple[str, str]]:
+    """Ask by some of Spark's ways: each starts processes of its own, and takes seconds."""
+    found = []
+    names = list(SPARK_WAYS)
+    for name in sorted(rng.sample(names, rng.randint(2, 3)), key=names.index):
+        topic, opened = rng.choice(list(world.topics.values())), world.open()
+        try:
+            opened.log.topic(topic.name)
+            traits = world.traits(opened, topic)
+            SPARK_WAYS[name](Asked(world, random.Random(rng.random()), opened, topic))
+        except Exception as error:  # noqa: BLE001 - likewise
+            found.append((name, f"{topic.name}, {_told(traits)}: {type(error).__name__}: {error}"))
+        finally:
+            opened.log.close()
         world.counts[OPERATIONS] += 1
         world.counts.update(f"{trait} x {name}" for trait in traits)
     return found

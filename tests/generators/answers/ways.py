@@ -202,9 +202,7 @@ def columns(ask: Asked) -> None:
                     row["timestamp"] = times[at_row]
                 found.append({name: row[name] for name in chosen})
         same("where the last batch ends", at, max(low, high))
-        expected = [
-            {name: getattr(r, name) for name in chosen} for r in part.records(low, high)
-        ]
+        expected = [{name: getattr(r, name) for name in chosen} for r in part.records(low, high)]
         same(f"columns {chosen} of [{low}, {high})", found, expected)
 
 
@@ -386,7 +384,9 @@ def _is_estimate(what: str, found: int | None, exact: int, span: int, has_gaps: 
 def described(ask: Asked) -> None:
     """``topics describe``."""
     info = ask.handle.describe()
-    same("the partitions", [p.partition for p in info.partitions], list(range(len(info.partitions))))
+    same(
+        "the partitions", [p.partition for p in info.partitions], list(range(len(info.partitions)))
+    )
     for found, part in zip(info.partitions, ask.topic.parts, strict=True):
         same("begins", (found.beginning_offset, found.end_offset), (part.start, part.end))
         span = part.end - part.start
@@ -443,7 +443,7 @@ def overview(ask: Asked) -> None:
             _lag_is_about(f"overview: {name} in {place}", found, ask, place, position)
 
 
-_SAMPLE = re.compile(r'(\w+)\{(.*)\} (\S+)')
+_SAMPLE = re.compile(r"(\w+)\{(.*)\} (\S+)")
 
 
 def metrics(ask: Asked) -> None:
@@ -474,7 +474,9 @@ def metrics(ask: Asked) -> None:
                 _lag_is_about(f"metrics: {group}", int(waits), ask, (name, number), at)
                 keda += max(waits, 0)
             left = sum(
-                ask.world.topics[t].parts[p].lag(at) for (t, p), at in positions.items() if t == name
+                ask.world.topics[t].parts[p].lag(at)
+                for (t, p), at in positions.items()
+                if t == name
             )
             if bool(keda) < bool(left):
                 raise Difference(f"KEDA sees {keda} of {left} records of {group} in {name}")

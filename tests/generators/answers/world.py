@@ -143,9 +143,7 @@ class World:
 
     @property
     def env(self) -> Env:
-        return REAL._replace(
-            monotonic=lambda: time.monotonic() + self.shift, limits=self.limits
-        )
+        return REAL._replace(monotonic=lambda: time.monotonic() + self.shift, limits=self.limits)
 
     def open(self) -> Opened:
         return Opened(Log(MortalDisk(self.root), self.env), self.steps if self.steps else 0)
@@ -256,9 +254,7 @@ class World:
 
 def record_of(polled: Any) -> Rec:
     headers = tuple((name, value) for name, value in polled.headers)
-    return Rec(
-        polled.partition, polled.offset, polled.key, polled.value, headers, polled.timestamp
-    )
+    return Rec(polled.partition, polled.offset, polled.key, polled.value, headers, polled.timestamp)
 
 
 def consumed(log: Log, topic: str, partitions: int) -> dict[int, list[Rec]]:
