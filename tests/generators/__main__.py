@@ -21,12 +21,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--minutes", type=float, help="until this time is over, if sooner")
     parser.add_argument("--planted", default="", help="with this bug")
+    parser.add_argument("--alone", action="store_true", help="without Spark beside them")
     parser.add_argument("--failures", type=int, default=3, help="stop after so many")
     given = parser.parse_args(arguments)
     generator = BY_NAME[given.name]
     seeds = given.seeds if given.seed is None else range(given.seed, given.seed + 1)
     began, done, total, failures = time.monotonic(), 0, Counter[str](), 0
-    with generator.planted[given.planted].plant() if given.planted else nullcontext():
+    planted = generator.planted[given.planted].plant() if given.planted else nullcontext()
+    with planted, nullcontext() if given.alone else generator.surroundings():
         for seed in seeds:
             outcome = generator.history(seed)
             done += 1
@@ -38,8 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
             spent = time.monotonic() - began
             if failures >= given.failures or (given.minutes and spent > 60 * given.minutes):
                 break
-    for what, count in sorted(total.items()):
-        print(f"{count:9,}  {what}")
+    print(generator.told(total))
     print(f"{done} histories in {time.monotonic() - began:.0f} s, violations: {failures}")
     return 1 if failures else 0
 

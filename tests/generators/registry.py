@@ -8,6 +8,8 @@ A module offers
   raises is a violation, and the message tells what happened before.
 - ``PLANTED``: bugs by name, each with a first seed to look at. While one is planted some history
   must raise.
+- if it likes, ``surroundings()``: a context manager with what histories of a long run have beside
+  them; and ``told(counts)``: what they did, as text.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, redirect_stderr
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stderr
 from pathlib import Path
 from typing import NamedTuple
 
 OPERATIONS = "operations"
+WITH = " x "
+"""Between the two names of a pair that is counted, which is nothing that was let go wrong."""
 
 
 class Bug(NamedTuple):
@@ -58,6 +62,20 @@ class Generator(NamedTuple):
             except BaseException as error:  # noqa: BLE001 - it is the history's finding
                 return Outcome(seed, Counter(), error)
 
+    def surroundings(self) -> AbstractContextManager[object]:
+        """What a long run needs beside its histories."""
+        made: Callable[[], AbstractContextManager[object]] = getattr(
+            importlib.import_module(self.module), "surroundings", nullcontext
+        )
+        return made()
+
+    def told(self, counts: Mapping[str, int]) -> str:
+        """What histories did."""
+        tell: Callable[[Mapping[str, int]], str] = getattr(
+            importlib.import_module(self.module), "told", _told
+        )
+        return tell(counts)
+
     def again(self, seed: int) -> str:
         """The command that runs the history of a seed again."""
         return f"again: python -m tests.generators {self.name} --seed {seed}"
@@ -83,8 +101,13 @@ GENERATORS = (
     Generator("copies", "tests.generators.copies", 2),
     Generator("deletions", "tests.generators.deletions", 10),
     Generator("roots", "tests.generators.roots", 5),
+    Generator("answers", "tests.generators.answers", 8),
 )
 BY_NAME = {generator.name: generator for generator in GENERATORS}
+
+
+def _told(counts: Mapping[str, int]) -> str:
+    return "\n".join(f"{count:9,}  {what}" for what, count in sorted(counts.items()))
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from tests.generators.registry import GENERATORS, OPERATIONS, Generator, seeds_for
+from tests.generators.registry import GENERATORS, OPERATIONS, WITH, Generator, seeds_for
 from tests.simulation import delta_mutations, group_mutations, mutations
 from tests.simulation.run import (
     DELTA_KIND,
@@ -150,16 +150,20 @@ def generated(generator: Generator, share: Share, first: int) -> Row:
     """Histories of a generator, likewise."""
     name, done, violations = generator.name, 0, 0
     counts = Counter[str]()
-    while not done or share.clean_left > 0:
-        outcome = generator.history(first + done)
-        done += 1
-        counts.update(outcome.counts)
-        if outcome.failure is not None:
-            violations += 1
-            text = f"{type(outcome.failure).__name__}: {outcome.failure}"
-            print(f"{name}: {text[:2000]}\n{generator.again(outcome.seed)}", flush=True)
+    with generator.surroundings():
+        while not done or share.clean_left > 0:
+            outcome = generator.history(first + done)
+            done += 1
+            counts.update(outcome.counts)
+            if outcome.failure is not None:
+                violations += 1
+                text = f"{type(outcome.failure).__name__}: {outcome.failure}"
+                print(f"{name}: {text[:2000]}\n{generator.again(outcome.seed)}", flush=True)
     operations = counts.pop(OPERATIONS, 0)
+    pairs = Counter({what: counts.pop(what) for what in list(counts) if WITH in what})
     _say(name, done, first, counts)
+    if pairs:
+        print(generator.told(pairs), flush=True)
     bugs = Bugs(generator.planted if share.with_bugs else ())
     for bug in list(bugs.unmet):
         planted, caught, count = generator.planted[bug], False, 0

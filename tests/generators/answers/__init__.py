@@ -16,7 +16,7 @@ import random
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -25,8 +25,8 @@ from tests.generators.answers.model import Topic
 from tests.generators.answers.spark_ways import SPARK_WAYS
 from tests.generators.answers.states import make
 from tests.generators.answers.ways import WAYS, Way
-from tests.generators.answers.world import Asked, Opened, World
-from tests.generators.registry import OPERATIONS, Bug
+from tests.generators.answers.world import TRAITS, Asked, Opened, World
+from tests.generators.registry import OPERATIONS, WITH, Bug
 
 RUNNING = "a running consumer"
 
@@ -89,17 +89,25 @@ def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tup
     for chosen, topic, name in questions:
         opened = world.anybody(rng) if chosen is None else chosen
         traits = world.traits(opened, topic)
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                ways[name](Asked(world, random.Random(rng.random()), opened, topic))
-        except Exception as error:  # noqa: BLE001 - it is a finding, like any other answer
-            what = f"{type(error).__name__}: {error}"
-            found.append((name, f"{topic.name}, {_told(traits)}: {what}"))
+        question = Asked(world, random.Random(rng.random()), opened, topic)
+        found += _answered(question, name, ways[name], traits)
         opened.seen[topic.name] = topic.changes
-        world.counts[OPERATIONS] += 1
-        world.counts.update(f"{trait} x {name}" for trait in traits)
     return found
+
+
+def _answered(ask: Asked, name: str, way: Way, traits: set[str]) -> list[tuple[str, str]]:
+    """Ask, and count it; what is wrong with the answer."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            was_asked = way(ask)
+    except Exception as error:  # noqa: BLE001 - it is a finding, like any other answer
+        about = ", ".join(sorted(traits))
+        return [(name, f"{ask.name}, {about}: {type(error).__name__}: {error}")]
+    if was_asked is not False:
+        ask.world.counts[OPERATIONS] += 1
+        ask.world.counts.update(f"{trait}{WITH}{name}" for trait in traits)
+    return []
 
 
 def asked_in_spark(world: World, rng: random.Random) -> list[tuple[str, str]]:
@@ -110,19 +118,32 @@ def asked_in_spark(world: World, rng: random.Random) -> list[tuple[str, str]]:
         topic, opened = rng.choice(list(world.topics.values())), world.open()
         try:
             opened.log.topic(topic.name)
-            traits = world.traits(opened, topic)
-            SPARK_WAYS[name](Asked(world, random.Random(rng.random()), opened, topic))
-        except Exception as error:  # noqa: BLE001 - likewise
-            found.append((name, f"{topic.name}, {_told(traits)}: {type(error).__name__}: {error}"))
+            question = Asked(world, random.Random(rng.random()), opened, topic)
+            found += _answered(question, name, SPARK_WAYS[name], world.traits(opened, topic))
         finally:
             opened.log.close()
-        world.counts[OPERATIONS] += 1
-        world.counts.update(f"{trait} x {name}" for trait in traits)
     return found
 
 
-def _told(traits: set[str]) -> str:
-    return ", ".join(sorted(traits))
+def surroundings() -> AbstractContextManager[object]:
+    """A session of Spark for the histories of a long run."""
+    return spark_ways.own_session()
+
+
+def told(counts: Mapping[str, int]) -> str:
+    """A table of the pairs that were met: a row for each way, a column for each state."""
+    ways = [*WAYS, *SPARK_WAYS]
+    wide = max(map(len, ways))
+    numbers = "".join(f"{n:7}" for n in range(1, len(TRAITS) + 1))
+    lines = [
+        f"{counts[OPERATIONS]:,} answers" if OPERATIONS in counts else "",
+        " " * wide + numbers,
+    ]
+    for way in ways:
+        met = (counts.get(f"{trait}{WITH}{way}", 0) for trait in TRAITS)
+        lines.append(f"{way:{wide}}" + "".join(f"{count:7}" for count in met))
+    lines += [f"{n:3} {trait}: {what}" for n, (trait, what) in enumerate(TRAITS.items(), 1)]
+    return "\n".join(lines)
 
 
 PLANTED: dict[str, Bug] = {}

@@ -8,12 +8,18 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsetlog.environment import spark_lacks
 from tests.generators.answers.model import Rec
 from tests.generators.answers.states import TIMES, one_step
 from tests.generators.answers.ways import Difference, Way, same
@@ -23,6 +29,14 @@ READERS = ("auto", "python", "rows")
 READER, ZONE = "spark.offsetlog.reader", "spark.sql.session.timeZone"
 ZONES = ("UTC", "America/Los_Angeles", "Europe/Amsterdam", "Asia/Kolkata", "Pacific/Apia")
 SECONDS = 60.0
+SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    # Some users have it on. It must change no row.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.python.authSocketTimeout": "120s",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
 _session: Any = None
 _names = itertools.count()
 
@@ -35,6 +49,29 @@ def use(session: Any) -> None:
 
 def session() -> Any:
     return _session
+
+
+@contextmanager
+def own_session() -> Iterator[None]:
+    """Ask in a session of its own meanwhile; in none where there is no Java."""
+    if spark_lacks():
+        yield
+        return
+    import offsetlog.spark
+
+    build = Path(offsetlog.__file__).parents[1] / "spark_plugin" / "java" / "build.py"
+    subprocess.run([sys.executable, build], check=True, stdout=subprocess.DEVNULL)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with tempfile.TemporaryDirectory(prefix="offsetlog-answers-") as place:
+        config = {**SETTINGS, "spark.local.dir": place, "spark.sql.warehouse.dir": place}
+        made = offsetlog.spark.session("answers", master="local[2]", delta=False, config=config)
+        made.sparkContext.setLogLevel("OFF")
+        use(made)
+        try:
+            yield
+        finally:
+            use(None)
+            made.stop()
 
 
 @contextmanager

@@ -196,7 +196,7 @@ def change_table(world: World, topic: Topic, opened: Opened) -> None:
     topic.table = None
     table = "delta" if topic.has_table else "none"
     opened.log.topic(topic.name).alter(config={"table.format": table})
-    topic.traits.add("table opened" if topic.has_table else "table closed")
+    topic.traits.add("table changed")
 
 
 def look(world: World, topic: Topic, opened: Opened) -> None:
@@ -343,7 +343,7 @@ def one_step(world: World, name: str, topic: Topic) -> None:
     step, _ = STEPS[name]
     world.tell(f"{name} ({topic.name}, program {world.programs.index(opened)})")
     step(world, topic, opened)
-    world.steps += 1
+    world.counts[name] += 1
     world.settle(topic)
     if topic.table_is_due:
         topic.table = [part.records() for part in topic.parts]

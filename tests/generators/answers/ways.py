@@ -140,12 +140,11 @@ def rows_of(number: int, table: Any) -> list[Rec]:
     ]  # fmt: skip
 
 
-def running_consumer(ask: Asked) -> None:
+def running_consumer(ask: Asked) -> bool:
     """One that has polled before goes on, and may give what it had read ahead, or seeks: then it
     gives what is there now."""
-    for one in list(ask.world.running):
-        if one.topic != ask.name:
-            continue
+    mine = [one for one in ask.world.running if one.topic == ask.name]
+    for one in mine:
         ask.world.running.remove(one)
         numbers = sorted(tp.partition for tp in one.consumer._cursor.positions)
         parts = {p: ask.topic.parts[p] for p in numbers}
@@ -173,6 +172,7 @@ def running_consumer(ask: Asked) -> None:
             same(f"{what}: offsets", offsets, sorted(set(offsets)))
             same(f"{what}: lacks", [r for r in part.records() if r.offset not in offsets], [])
             same(f"{what}: more", [r for r in records if part.ever.get(r.offset) != r], [])
+    return bool(mine)
 
 
 def columns(ask: Asked) -> None:
@@ -397,7 +397,7 @@ def _positions(ask: Asked) -> dict[str, dict[tuple[str, int], int]]:
     return {name: at for name, at in ask.world.groups.items() if at}
 
 
-def lag(ask: Asked) -> None:
+def lag(ask: Asked) -> bool:
     """``groups describe`` and ``lag()``: exact."""
     for name, positions in _positions(ask).items():
         now = time.time_ns() // 1_000_000
@@ -419,6 +419,7 @@ def lag(ask: Asked) -> None:
         })  # fmt: skip
         committed = {tuple(tp): at.offset for tp, at in ask.log.group(name).committed().items()}
         same(f"committed() of {name}", committed, positions)
+    return bool(_positions(ask))
 
 
 def _lag_is_about(what: str, found: int | None, ask: Asked, at: tuple[str, int], to: int) -> None:
@@ -482,12 +483,12 @@ def metrics(ask: Asked) -> None:
                 raise Difference(f"KEDA sees {keda} of {left} records of {group} in {name}")
 
 
-def joined(ask: Asked) -> None:
+def joined(ask: Asked) -> bool:
     """Groups that have members and no position yet: each partition is named, and waits."""
     seen = {group.name: group for group in ask.log.overview().groups}
-    for group, (name, policy) in ask.world.joined.items():
-        if name != ask.name:
-            continue
+    mine = {g: policy for g, (name, policy) in ask.world.joined.items() if name == ask.name}
+    for group, policy in mine.items():
+        name = ask.name
         for what, lines in (
             ("groups describe", ask.log.group(group).describe().partitions),
             ("overview", seen[group].partitions),
@@ -502,6 +503,7 @@ def joined(ask: Asked) -> None:
                 else:
                     at = ask.topic.parts[number].start
                     _lag_is_about(f"{what}: {group}", line.records, ask, (name, number), at)
+    return bool(mine)
 
 
 # --- tables and copies ---------------------------------------------------------------------
@@ -522,10 +524,10 @@ def _rows(path: str) -> list[Rec]:
     return sorted(out, key=lambda r: r[:2])
 
 
-def table(ask: Asked) -> None:
+def table(ask: Asked) -> bool:
     """The topic's Delta table, by deltalake: what the log had when it was last looked after."""
     if not ask.topic.has_table or ask.topic.table is None:
-        return
+        return False
     info = ask.handle.table()
     if info is None:
         raise Difference("there is no table")
@@ -536,12 +538,13 @@ def table(ask: Asked) -> None:
         last = records[-1].offset + 1 if records else 0
         if not last <= info.end_offsets[number] <= ask.topic.parts[number].end:
             raise Difference(f"the table has partition {number} up to {info.end_offsets[number]}")
+    return True
 
 
-def copied(ask: Asked) -> None:
+def copied(ask: Asked) -> bool:
     """The log's copy, as a log of its own, and its tables."""
     if ask.world.copy is None or ask.name not in ask.world.copy:
-        return
+        return False
     topic = ask.world.copy[ask.name]
     root = ask.world.folder / "copy"
     with offsetlog.open(str(root)) as log:
@@ -549,17 +552,18 @@ def copied(ask: Asked) -> None:
         same("the copy's starts", log.topic(ask.name).beginning_offsets(), _starts(topic))
         expected = {p: part.records() for p, part in enumerate(topic.parts)}
         _same_records("the copy", consumed(log, ask.name, len(topic.parts)), expected)
+    return True
 
 
-def copied_table(ask: Asked) -> None:
+def copied_table(ask: Asked) -> bool:
     """The table of the copy: all records that live below its ends, and none that was never sent."""
     if ask.world.copy is None or ask.name not in ask.world.copy:
-        return
+        return False
     topic = ask.world.copy[ask.name]
     with offsetlog.open(str(ask.world.folder / "copy")) as log:
         info = log.topic(ask.name).table()
     if info is None or not topic.has_table:
-        return
+        return False
     rows = _by_partition(_rows(info.path), topic)
     for number, part in enumerate(topic.parts):
         end = info.end_offsets[number]
@@ -573,9 +577,11 @@ def copied_table(ask: Asked) -> None:
                 f"the copy's table ends at {end} of partition {number}, and the source's had "
                 f"{ends[number][-1].offset} when it was copied"
             )
+    return True
 
 
-Way = Callable[[Asked], None]
+Way = Callable[[Asked], bool | None]
+"""False: there was nothing to ask."""
 WAYS: dict[str, Way] = {
     "poll": poll,
     "poll_arrow": poll_arrow,

@@ -23,6 +23,43 @@ LARGE = 600_000
 """Bytes of a record whose segment no round merges with others: half of the least target."""
 
 
+TRAITS = {
+    "a new program": "it opens the log to ask",
+    "opened while": "the program opened it as it was made, and has seen all",
+    "opened before": "the program has not seen what happened last",
+    "entries": "small appends, whose rows lie in the chain",
+    "segments": "appends whose rows lie in files of their own",
+    "by turns": "the two by turns",
+    "large files": "files that no round merges",
+    "headers": "records with headers",
+    "no headers": "records without",
+    "nulls": "keys or values that are null",
+    "times before 1900": "from 1677 on",
+    "times to come": "up to 2262",
+    "snapshots": "states stored by writers",
+    "maintained": "a round of upkeep",
+    "young files before stored ones": "what the index knows lies behind what it does not",
+    "young rewrites behind stored files": "and the other way round",
+    "more than eight leaves": "of the index, for one partition",
+    "a killed round": "upkeep ended after any of its writes",
+    "erased": "records of some keys",
+    "a killed erasure": "the same, ended after any of its writes",
+    "compacted": "by key, with tombstones",
+    "policy changed": "compacted, then not, or the other way round",
+    "trimmed": "records deleted before an offset",
+    "retained": "retention by time",
+    "gaps": "fewer records than offsets",
+    "grown": "partitions added",
+    "a table": "it is a Delta table",
+    "table changed": "it became one, or ceased to be",
+    "groups": "with commits",
+    "a group's reset": "by any target",
+    "joined without a commit": "a group with members and no position",
+    "copied": "as a whole, or once more",
+}
+"""What may be special about a log, or about what a program knows of it."""
+
+
 class Killed(BaseException):
     """The process is gone, in the midst of a call."""
 
@@ -60,11 +97,10 @@ for _name in (*WRITES, *READS):
 class Opened:
     """A program that has the log open."""
 
-    def __init__(self, log: Log, made_at: int) -> None:
+    def __init__(self, log: Log) -> None:
         self.log = log
         self.seen = dict[str, int]()
         """How many changes each topic had when this program looked at it for the last time."""
-        self.made_at = made_at
 
 
 class Running(NamedTuple):
@@ -118,7 +154,7 @@ class World:
             snapshots_kept=rng.choice((1, 3)),
             commit_retry_seconds=0.0,
             publishing=IndexLimits(
-                leaf_extents=rng.choice((2, 8)),
+                leaf_extents=rng.choice((1, 2, 8)),
                 full_leaf=rng.choice((1, 5)),
                 sorted_at_once=2,
                 few_partitions=1,
@@ -132,7 +168,6 @@ class World:
         self.running: list[Running] = []
         self.copy: dict[str, Topic] | None = None
         """The topics as they were when the log was last copied."""
-        self.steps = 0
         self.programs = [self.open()]
         self.keep: list[Any] = []
         """What must stay open to the end."""
@@ -146,7 +181,7 @@ class World:
         return REAL._replace(monotonic=lambda: time.monotonic() + self.shift, limits=self.limits)
 
     def open(self) -> Opened:
-        return Opened(Log(MortalDisk(self.root), self.env), self.steps if self.steps else 0)
+        return Opened(Log(MortalDisk(self.root), self.env))
 
     @contextmanager
     def mortal(self, writes: int) -> Iterator[Opened]:
@@ -229,6 +264,8 @@ class World:
     def traits(self, opened: Opened, topic: Topic) -> set[str]:
         """What is special about a topic, and about what this program knows of it."""
         out = {*topic.traits, self._age(opened, topic)}
+        if topic.has_table:
+            out.add("a table")
         if any(len(part.live) < part.end - part.start for part in topic.parts):
             out.add("gaps")
         state = opened.log.open_topic(topic.name).chain.state
@@ -243,6 +280,7 @@ class World:
                 out.add("young rewrites behind stored files")
             if len({fence.leaf for fence in stored}) > 8:
                 out.add("more than eight leaves")
+        assert out <= TRAITS.keys(), out - TRAITS.keys()
         return out
 
     def _age(self, opened: Opened, topic: Topic) -> str:
