@@ -56,7 +56,7 @@ def run(world: World, ways: Mapping[str, Way]) -> Counter[str]:
     """Make the log, and ask it by these ways, and by Spark's if there is a session."""
     try:
         with _no_power_cuts():
-            make(world)
+            _make(world)
             found = asked(world, ways, world.rng)
         if spark_ways.session() is not None:
             found += asked_in_spark(world, world.rng)
@@ -65,6 +65,13 @@ def run(world: World, ways: Mapping[str, Way]) -> Counter[str]:
         return world.counts
     finally:
         world.close()
+
+
+def _make(world: World) -> None:
+    try:
+        make(world)
+    except Exception as error:
+        raise Differences([("a step", f"{type(error).__name__}: {error}")], world.story) from error
 
 
 def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tuple[str, str]]:

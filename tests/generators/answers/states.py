@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import offsetlog
 from offsetlog.errors import OffsetLogError
 from tests.generators.answers.model import Rec, Topic
 from tests.generators.answers.world import LARGE, Opened, Running, World, record_of
@@ -275,6 +276,17 @@ def copy(world: World, topic: Topic, opened: Opened) -> None:
     world.copy = {name: one.kept() for name, one in world.topics.items()}
     for one in world.topics.values():
         one.traits.add("copied")
+    with offsetlog.open(str(world.folder / "copy")) as copied:
+        for name, one in world.topics.items():
+            info = copied.topic(name).table()
+            before = world.copied_ends.pop(name, {})
+            if info is None or not one.has_table:
+                continue
+            for number, end in info.end_offsets.items():
+                assert end >= before.get(number, 0), (
+                    f"the copy's table of {name}-{number} went from {before} back to {end}"
+                )
+            world.copied_ends[name] = info.end_offsets
 
 
 Step = Callable[[World, Topic, Opened], None]

@@ -168,6 +168,8 @@ class World:
         self.running: list[Running] = []
         self.copy: dict[str, Topic] | None = None
         """The topics as they were when the log was last copied."""
+        self.copied_ends: dict[str, dict[int, int]] = {}
+        """Up to where the copy's tables then were."""
         self.programs = [self.open()]
         self.keep: list[Any] = []
         """What must stay open to the end."""
