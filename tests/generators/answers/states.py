@@ -20,7 +20,7 @@ TIMES = (
     NOW, NOW + 10 * DAY, 9_223_372_036_853,
 )  # fmt: skip
 """1677, 1700, 1850, 1899, around 1970, now, to come, and 2262, in milliseconds."""
-KEYS = [b"key-%d" % number for number in range(7)]
+KEYS = [b"key-%d" % number for number in range(16)]
 GROUPS = ("billing", "audit")
 
 
@@ -80,7 +80,7 @@ def segments(world: World, topic: Topic, opened: Opened) -> None:
 
 def by_turns(world: World, topic: Topic, opened: Opened) -> None:
     times = world.rng.choice(TIMES)
-    for turn in range(world.rng.choice((4, 8))):
+    for turn in range(world.rng.choice((4, 8, 16))):
         _send(world, topic, opened, 3, 1000 if turn % 2 else 1, times)
     topic.traits.add("by turns")
 
@@ -122,18 +122,22 @@ def killed_maintain(world: World, topic: Topic, opened: Opened) -> None:
     topic.traits.add("a killed round")
 
 
-def _some_keys(world: World) -> list[bytes]:
-    return world.rng.sample(KEYS, world.rng.randint(1, 2))
+def _some_keys(world: World, topic: Topic) -> list[bytes]:
+    """Often one of an early record, so that an old file is rewritten and those behind it stay."""
+    early = [r.key for part in topic.parts for r in part.records()[:6] if r.key is not None]
+    if early and world.rng.random() < 0.6:
+        return [world.rng.choice(early)]
+    return world.rng.sample(KEYS, world.rng.randint(1, 3))
 
 
 def erase(world: World, topic: Topic, opened: Opened) -> None:
-    keys = _some_keys(world)
+    keys = _some_keys(world, topic)
     opened.log.topic(topic.name).erase(keys=keys)
     _erased(topic, keys, surely=True)
 
 
 def killed_erase(world: World, topic: Topic, opened: Opened) -> None:
-    keys = _some_keys(world)
+    keys = _some_keys(world, topic)
     with world.mortal(world.rng.choice((1, 2, 3, 4, 6))) as victim:
         victim.log.topic(topic.name).erase(keys=keys)
     _erased(topic, keys, surely=False)
@@ -320,13 +324,16 @@ _QUIET = (look, run_consumer, publish, commit, reset, join, copy)
 ENDINGS = (
     (),
     (),
-    ("a snapshot", "an erasure"),
-    ("a round", "an erasure"),
+    ("by turns", "a snapshot", "an erasure"),
+    ("entries", "segments", "a snapshot", "an erasure"),
+    ("a round", "by turns", "a snapshot", "an erasure", "a look"),
+    ("by turns", "by turns", "a snapshot"),
     ("a round", "a look", "entries", "a round"),
     ("entries", "by turns", "a snapshot", "a killed round"),
     ("segments", "entries", "a snapshot", "a killed round"),
     ("another policy", "a snapshot", "a round"),
-    ("a snapshot", "a killed erasure"),
+    ("by turns", "a snapshot", "a killed erasure"),
+    ("by turns", "a large file", "by turns", "a snapshot", "a killed round"),
     ("a consumer", "an erasure"),
     ("a consumer", "a consumer", "entries", "records deleted"),
     ("an erasure", "a round", "records deleted", "a commit"),
