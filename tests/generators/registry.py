@@ -34,6 +34,8 @@ class Bug(NamedTuple):
     plant: Callable[[], AbstractContextManager[None]]
     first_seed: int = 1
     """A history that found it when it was written; all others are looked at after it."""
+    beside: bool = False
+    """Whether it is found only with what a long run has beside its histories."""
 
 
 class Generator(NamedTuple):

@@ -28,7 +28,10 @@ def test_histories_are_sound(generator):
     assert len(counts) > 1, "nothing was let go wrong"
 
 
-@pytest.mark.parametrize(("name", "bug"), [(g.name, bug) for g in GENERATORS for bug in g.planted])
+@pytest.mark.parametrize(
+    ("name", "bug"),
+    [(g.name, bug) for g in GENERATORS for bug, planted in g.planted.items() if not planted.beside],
+)
 def test_a_planted_bug_is_found(name, bug):
     generator = BY_NAME[name]
     planted = generator.planted[bug]

@@ -17,6 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from tests.generators.registry import GENERATORS, OPERATIONS, WITH, Generator, seeds_for
@@ -167,7 +168,7 @@ def generated(generator: Generator, share: Share, first: int) -> Row:
     bugs = Bugs(generator.planted if share.with_bugs else ())
     for bug in list(bugs.unmet):
         planted, caught, count = generator.planted[bug], False, 0
-        with planted.plant():
+        with planted.plant(), generator.surroundings() if planted.beside else nullcontext():
             for seed in share.seeds(seeds_for(planted, MOST_HISTORIES)):
                 count += 1
                 caught = generator.history(seed).failure is not None

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from offsetlog.environment import spark_lacks
+from tests.generators.answers import planted
 from tests.generators.answers.model import Rec
 from tests.generators.answers.states import TIMES, one_step
 from tests.generators.answers.ways import Difference, Way, same
@@ -60,10 +61,12 @@ def own_session() -> Iterator[None]:
     import offsetlog.spark
 
     build = Path(offsetlog.__file__).parents[1] / "spark_plugin" / "java" / "build.py"
-    subprocess.run([sys.executable, build], check=True, stdout=subprocess.DEVNULL)
+    built = subprocess.run([sys.executable, build], check=True, capture_output=True, text=True)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     with tempfile.TemporaryDirectory(prefix="offsetlog-answers-") as place:
         config = {**SETTINGS, "spark.local.dir": place, "spark.sql.warehouse.dir": place}
+        if first := planted.class_path(Path(built.stdout.strip()), Path(place)):
+            config["spark.driver.extraClassPath"] = first
         made = offsetlog.spark.session("answers", master="local[2]", delta=False, config=config)
         made.sparkContext.setLogLevel("OFF")
         use(made)
@@ -206,6 +209,7 @@ def _condition(ask: Asked) -> Condition:
 
 
 def filters(ask: Asked) -> None:
+    """Conditions on partition, offset, timestamp, topic and value, and counts."""
     rng = ask.rng
     for _ in range(2):
         some = [_condition(ask) for _ in range(rng.choice((1, 1, 2)))]
@@ -251,7 +255,7 @@ def _as_python(found: Any) -> Any:
 
 
 def paths(ask: Asked) -> None:
-    """Some columns, and what lies within them."""
+    """Some columns, and paths into them."""
     rng = ask.rng
     chosen = rng.sample(list(PATHS), rng.randint(1, 3))
     names = [f"{path} AS c{n}" for n, path in enumerate(chosen)]

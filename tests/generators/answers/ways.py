@@ -109,6 +109,7 @@ def _at_end(ask: Asked, consumer: Any) -> bool:
 
 
 def poll(ask: Asked) -> None:
+    """A consumer from the start, an offset or a time on, so many records at a time."""
     with ask.log.consumer(auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
         expected = _begun(ask, consumer)
         found: dict[int, list[Rec]] = {}
@@ -120,6 +121,7 @@ def poll(ask: Asked) -> None:
 
 
 def poll_arrow(ask: Asked) -> None:
+    """The same in Arrow tables."""
     with ask.log.consumer(auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
         expected = _begun(ask, consumer)
         found: dict[int, list[Rec]] = {}
@@ -141,8 +143,8 @@ def rows_of(number: int, table: Any) -> list[Rec]:
 
 
 def running_consumer(ask: Asked) -> bool:
-    """One that has polled before goes on, and may give what it had read ahead, or seeks: then it
-    gives what is there now."""
+    """A consumer that has polled before: it goes on, and may give what it had read ahead; or it
+    seeks, and gives what is there now."""
     mine = [one for one in ask.world.running if one.topic == ask.name]
     for one in mine:
         ask.world.running.remove(one)
@@ -176,7 +178,7 @@ def running_consumer(ask: Asked) -> bool:
 
 
 def columns(ask: Asked) -> None:
-    """A topic's reader: any range, any columns."""
+    """What all others read by: any range, any columns."""
     rng, opened = ask.rng, ask.log.open_topic(ask.name)
     opened.state()
     for number, part in enumerate(ask.topic.parts):
@@ -210,6 +212,7 @@ def columns(ask: Asked) -> None:
 
 
 def offsets(ask: Asked) -> None:
+    """The beginning and the end, by a topic and by a consumer."""
     same("end_offsets", ask.handle.end_offsets(), _ends(ask.topic))
     same("beginning_offsets", ask.handle.beginning_offsets(), _starts(ask.topic))
     partitions = [(ask.name, p) for p in range(len(ask.topic.parts))]
@@ -221,6 +224,7 @@ def offsets(ask: Asked) -> None:
 
 
 def times(ask: Asked) -> None:
+    """The first offset at or after a time, by a topic and by a consumer."""
     rng = ask.rng
     all_times = [r.timestamp + d for r in ask.topic.records() for d in (0, 1)] or [0]
     asked = {p: rng.choice(rng.choice((TIMES, all_times))) for p in range(len(ask.topic.parts))}
@@ -233,7 +237,7 @@ def times(ask: Asked) -> None:
 
 
 def command_line(ask: Asked) -> None:
-    """``consume`` and ``offsets`` of the command line, which open the log anew."""
+    """``consume`` and ``offsets``, which open the log anew."""
     rng = ask.rng
     root = ("--root", ask.world.root)
     words = ["consume", ask.name, "--from", "earliest", "--json"]
@@ -281,7 +285,7 @@ def _smaller_pages(ask: Asked) -> ExitStack:
 
 
 def page(ask: Asked) -> None:
-    """The page's records, both ways, from an end, an offset or a time on."""
+    """Records both ways, from an end, an offset or a time on, page after page."""
     rng, backwards = ask.rng, ask.rng.random() < 0.5
     parts = {p: part.records() for p, part in enumerate(ask.topic.parts)}
     chosen = sorted(rng.sample(list(parts), rng.randint(1, len(parts))))
@@ -307,7 +311,7 @@ def page(ask: Asked) -> None:
 
 
 def search(ask: Asked) -> None:
-    """The page's search by key, and by what is in a record."""
+    """By key, and by what is in a record, both ways."""
     rng, backwards = ask.rng, ask.rng.random() < 0.6
     query = Query(newest_first=backwards, limit=rng.choice((1, 7, 50)))
     key, text = rng.choice(KEYS), b"%d" % rng.randrange(100)
@@ -326,7 +330,7 @@ def search(ask: Asked) -> None:
 
 
 def page_json(ask: Asked) -> None:
-    """The page's JSON: records by HTTP, as its own script asks for them, and the topic."""
+    """Records and a topic, as its script asks for them by HTTP."""
     page = Page(ask.log, Access("127.0.0.1"))
     try:
         order = ask.rng.choice(("newest", "oldest"))
@@ -382,7 +386,7 @@ def _is_estimate(what: str, found: int | None, exact: int, span: int, has_gaps: 
 
 
 def described(ask: Asked) -> None:
-    """``topics describe``."""
+    """Offsets and counts of partitions."""
     info = ask.handle.describe()
     same(
         "the partitions", [p.partition for p in info.partitions], list(range(len(info.partitions)))
@@ -398,7 +402,7 @@ def _positions(ask: Asked) -> dict[str, dict[tuple[str, int], int]]:
 
 
 def lag(ask: Asked) -> bool:
-    """``groups describe`` and ``lag()``: exact."""
+    """``groups describe`` and ``lag()``, which are exact."""
     for name, positions in _positions(ask).items():
         now = time.time_ns() // 1_000_000
         lines = {(line.topic, line.partition): line for line in ask.log.group(name).describe()[5]}
@@ -429,7 +433,7 @@ def _lag_is_about(what: str, found: int | None, ask: Asked, at: tuple[str, int],
 
 
 def overview(ask: Asked) -> None:
-    """All groups and topics at one look, as the page shows them."""
+    """All groups and topics at one look, from which the page and the metrics are made."""
     seen = ask.log.overview()
     same("unreadable topics", dict(seen.unreadable), {})
     same("topics", [info.name for info in seen.topics], sorted(ask.world.topics))
@@ -489,7 +493,7 @@ def metrics(ask: Asked) -> None:
 
 
 def joined(ask: Asked) -> bool:
-    """Groups that have members and no position yet: each partition is named, and waits."""
+    """Groups with members and no position, by describe, overview and metrics."""
     seen = {group.name: group for group in ask.log.overview().groups}
     samples = _scraped(ask)
     mine = {g: policy for g, (name, policy) in ask.world.joined.items() if name == ask.name}
@@ -537,7 +541,7 @@ def _rows(path: str) -> list[Rec]:
 
 
 def table(ask: Asked) -> bool:
-    """The topic's Delta table, by deltalake: what the log had when it was last looked after."""
+    """The Delta table, by deltalake: what the log had when a round last came to its end."""
     if not ask.topic.has_table or ask.topic.table is None:
         return False
     info = ask.handle.table()
@@ -554,7 +558,7 @@ def table(ask: Asked) -> bool:
 
 
 def copied(ask: Asked) -> bool:
-    """The log's copy, as a log of its own, and its tables."""
+    """The copy of a log, by a consumer."""
     if ask.world.copy is None or ask.name not in ask.world.copy:
         return False
     topic = ask.world.copy[ask.name]
@@ -568,7 +572,7 @@ def copied(ask: Asked) -> bool:
 
 
 def copied_table(ask: Asked) -> bool:
-    """The table of the copy: all records that live below its ends, and none that was never sent."""
+    """By deltalake: all that lives below its ends, and nothing that was never sent."""
     if ask.world.copy is None or ask.name not in ask.world.copy:
         return False
     topic = ask.world.copy[ask.name]
