@@ -121,7 +121,7 @@ def asked_in_spark(world: World, rng: random.Random) -> list[tuple[str, str]]:
     """Ask by some of Spark's ways: each starts processes of its own, and takes seconds."""
     found = []
     names = list(SPARK_WAYS)
-    for name in sorted(rng.sample(names, rng.randint(2, 3)), key=names.index):
+    for name in sorted(rng.sample(names, 3), key=names.index):
         topic, opened = rng.choice(list(world.topics.values())), world.open()
         try:
             opened.log.topic(topic.name)

@@ -181,31 +181,33 @@ def _condition(ask: Asked) -> Condition:
     low, high = sorted((one.offset, two.offset))
     began, ended = sorted((one.timestamp, two.timestamp))
     at = f"timestamp_millis({one.timestamp})"
-    return rng.choice(
-        (
-            Condition(f"partition = {one.partition}", lambda r: r.partition == one.partition),
-            Condition("partition IN (0, 2)", lambda r: r.partition in (0, 2)),
-            Condition(f"offset > {low} AND offset <= {high}", lambda r: low < r.offset <= high),
-            Condition(f"offset IN ({low}, {high}, 7)", lambda r: r.offset in (low, high, 7)),
-            Condition(f"timestamp = {at}", lambda r: r.timestamp == one.timestamp),
-            Condition(f"timestamp < {at}", lambda r: r.timestamp < one.timestamp),
-            Condition(
-                f"timestamp BETWEEN timestamp_millis({began}) AND timestamp_millis({ended})",
-                lambda r: began <= r.timestamp <= ended,
-            ),
-            Condition(
-                f"timestamp IN ({at}, timestamp_millis({ended}))",
-                lambda r: r.timestamp in (one.timestamp, ended),
-            ),
-            Condition(f"topic = '{ask.name}'", lambda r: True),
-            Condition("topic = 'no such topic'", lambda r: False),
-            Condition("value IS NULL", lambda r: r.value is None),
-            Condition(
-                f"timestamp >= {at} OR offset = {low}",
-                lambda r: r.timestamp >= one.timestamp or r.offset == low,
-            ),
-        )
+    places = (
+        Condition(f"partition = {one.partition}", lambda r: r.partition == one.partition),
+        Condition("partition IN (0, 2)", lambda r: r.partition in (0, 2)),
+        Condition(f"offset > {low} AND offset <= {high}", lambda r: low < r.offset <= high),
+        Condition(f"offset IN ({low}, {high}, 7)", lambda r: r.offset in (low, high, 7)),
+        Condition(f"topic = '{ask.name}'", lambda r: True),
+        Condition("topic = 'no such topic'", lambda r: False),
+        Condition("value IS NULL", lambda r: r.value is None),
     )
+    times = (
+        Condition(f"timestamp = {at}", lambda r: r.timestamp == one.timestamp),
+        Condition(f"timestamp < {at}", lambda r: r.timestamp < one.timestamp),
+        Condition(
+            f"timestamp BETWEEN timestamp_millis({began}) AND timestamp_millis({ended})",
+            lambda r: began <= r.timestamp <= ended,
+        ),
+        Condition(f"timestamp BETWEEN {at} AND {at}", lambda r: r.timestamp == one.timestamp),
+        Condition(
+            f"timestamp IN ({at}, timestamp_millis({ended}))",
+            lambda r: r.timestamp in (one.timestamp, ended),
+        ),
+        Condition(
+            f"timestamp >= {at} OR offset = {low}",
+            lambda r: r.timestamp >= one.timestamp or r.offset == low,
+        ),
+    )
+    return rng.choice(rng.choice((places, times, times)))
 
 
 def filters(ask: Asked) -> None:
@@ -248,6 +250,9 @@ PATHS: dict[str, Callable[[Rec], Any]] = {
 }
 
 
+INTO_HEADERS = ("headers.value", "headers.key", "headers[0].value", "headers[0].key")
+
+
 def _as_python(found: Any) -> Any:
     if isinstance(found, bytearray):
         return bytes(found)
@@ -257,7 +262,8 @@ def _as_python(found: Any) -> Any:
 def paths(ask: Asked) -> None:
     """Some columns, and paths into them."""
     rng = ask.rng
-    chosen = rng.sample(list(PATHS), rng.randint(1, 3))
+    # Mostly into headers, of which Spark then asks for a part.
+    chosen = rng.sample(list(PATHS), 2) if rng.random() < 0.4 else rng.sample(INTO_HEADERS, 1)
     names = [f"{path} AS c{n}" for n, path in enumerate(chosen)]
     with _in_zone(rng) as how:
         frame = _frame(ask, _tasks(rng)).selectExpr("partition", "offset", *names)

@@ -323,7 +323,6 @@ _QUIET = (look, run_consumer, publish, commit, reset, join, copy)
 
 ENDINGS = (
     (),
-    (),
     ("by turns", "a snapshot", "an erasure"),
     ("entries", "segments", "a snapshot", "an erasure"),
     ("a round", "by turns", "a snapshot", "an erasure", "a look"),
@@ -331,6 +330,7 @@ ENDINGS = (
     ("a round", "a look", "entries", "a round"),
     ("entries", "by turns", "a snapshot", "a killed round"),
     ("segments", "entries", "a snapshot", "a killed round"),
+    ("by turns", "a large file", "entries", "a snapshot", "a round", "an erasure"),
     ("another policy", "a snapshot", "a round"),
     ("by turns", "a snapshot", "a killed erasure"),
     ("by turns", "a large file", "by turns", "a snapshot", "a killed round"),
