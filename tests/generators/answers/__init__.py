@@ -22,13 +22,15 @@ from unittest import mock
 
 from tests.generators.answers import spark_ways
 from tests.generators.answers.model import Topic
+from tests.generators.answers.planted import PLANTED
 from tests.generators.answers.spark_ways import SPARK_WAYS
 from tests.generators.answers.states import make
 from tests.generators.answers.ways import WAYS, Way
 from tests.generators.answers.world import TRAITS, Asked, Opened, World
-from tests.generators.registry import OPERATIONS, WITH, Bug
+from tests.generators.registry import OPERATIONS, WITH
 
 RUNNING = "a running consumer"
+__all__ = ["PLANTED", "history", "surroundings", "told"]
 
 
 class Differences(AssertionError):
@@ -151,6 +153,3 @@ def told(counts: Mapping[str, int]) -> str:
         lines.append(f"{way:{wide}}" + "".join(f"{count:7}" for count in met))
     lines += [f"{n:3} {trait}: {what}" for n, (trait, what) in enumerate(TRAITS.items(), 1)]
     return "\n".join(lines)
-
-
-PLANTED: dict[str, Bug] = {}

@@ -219,11 +219,15 @@ def run_consumer(world: World, topic: Topic, opened: Opened) -> None:
 
 def commit(world: World, topic: Topic, opened: Opened) -> None:
     name, rng = world.rng.choice(GROUPS), world.rng
-    chosen = {
-        (topic.name, p): rng.randint(0, part.end)
-        for p, part in enumerate(topic.parts)
-        if rng.random() < 0.8
-    }
+    chosen = {}
+    for number, part in enumerate(topic.parts):
+        # Often next to one of the last records that live: there a position cuts a file.
+        near = sorted(part.live)[-3:]
+        at = rng.randint(0, part.end)
+        if near and rng.random() < 0.5:
+            at = min(rng.choice(near) + rng.choice((-2, 0, 0, 1)), part.end)
+        if rng.random() < 0.8:
+            chosen[topic.name, number] = max(at, 0)
     if not chosen:
         return
     with opened.log.consumer(group=name, enable_auto_commit=False) as consumer:

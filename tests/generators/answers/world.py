@@ -180,7 +180,10 @@ class World:
 
     @property
     def env(self) -> Env:
-        return REAL._replace(monotonic=lambda: time.monotonic() + self.shift, limits=self.limits)
+        def now() -> float:
+            return time.monotonic() + self.shift
+
+        return REAL._replace(monotonic=now, boottime=now, limits=self.limits)
 
     def open(self) -> Opened:
         return Opened(Log(MortalDisk(self.root), self.env))
