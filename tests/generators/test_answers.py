@@ -34,5 +34,7 @@ def test_the_readme_names_what_is_planted():
 def test_the_table_counts_pairs():
     lines = told({f"entries{WITH}poll": 7, f"gaps{WITH}page": 3}).splitlines()
     [poll] = (line for line in lines if line.startswith("poll "))
-    assert sum(map(int, poll.split()[1:])) == 7
+    assert poll.split()[1:] == ["7" if trait == "entries" else "0" for trait in TRAITS]
+    [consumer] = (line for line in lines if line.startswith("a running consumer"))
+    assert consumer.split()[3] == "."
     assert sum("entries" in line for line in lines) == 1

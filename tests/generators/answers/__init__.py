@@ -15,8 +15,8 @@ from __future__ import annotations
 import random
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -24,12 +24,18 @@ from tests.generators.answers import spark_ways
 from tests.generators.answers.model import Topic
 from tests.generators.answers.planted import PLANTED
 from tests.generators.answers.spark_ways import SPARK_WAYS
-from tests.generators.answers.states import make
+from tests.generators.answers.states import make, one_step
 from tests.generators.answers.ways import WAYS, Way
 from tests.generators.answers.world import TRAITS, Asked, Opened, World
 from tests.generators.registry import OPERATIONS, WITH
 
-RUNNING = "a running consumer"
+RUNNING, REPLAY = "a running consumer", "Spark: replay"
+NEW, WHILE, BEFORE = "a new program", "opened while", "opened before"
+OPENS_ANEW = {"command line", "copy", "copy's table"}
+"""Ways that open the log themselves."""
+BETWEEN = ("entries", "segments", "a snapshot", "a round", "an erasure", "records deleted")
+LATER = 6.0
+"""Seconds after which nobody may give what was erased."""
 __all__ = ["PLANTED", "history", "surroundings", "told"]
 
 
@@ -58,7 +64,7 @@ def run(world: World, ways: Mapping[str, Way]) -> Counter[str]:
     """Make the log, and ask it by these ways, and by Spark's if there is a session."""
     try:
         with _no_power_cuts():
-            _make(world)
+            _told_in_a_story(world, make, world)
             found = asked(world, ways, world.rng)
         if spark_ways.session() is not None:
             found += asked_in_spark(world, world.rng)
@@ -69,16 +75,16 @@ def run(world: World, ways: Mapping[str, Way]) -> Counter[str]:
         world.close()
 
 
-def _make(world: World) -> None:
+def _told_in_a_story(world: World, step: Callable[..., None], *given: object) -> None:
     try:
-        make(world)
+        step(*given)
     except Exception as error:
         raise Differences([("a step", f"{type(error).__name__}: {error}")], world.story) from error
 
 
 def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tuple[str, str]]:
     """Ask each topic by each way, in any order; the differences."""
-    world.shift += 6.0
+    world.shift += LATER
     found = []
     topics = list(world.topics.values())
     # Who has read before goes on, and each program is asked once as it is; then each topic in each
@@ -96,26 +102,44 @@ def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tup
         rest := [(None, topic, name) for topic in topics for name in ways], len(rest)
     )
     for chosen, topic, name in questions:
+        if rng.random() < 0.1:
+            _change(world, rng)
+        if name in OPENS_ANEW:
+            with closing(world.open()) as opened:
+                opened.log.topic(topic.name)
+                found += _answered(world, rng, opened, topic, name, ways[name])
+            continue
         opened = world.anybody(rng) if chosen is None else chosen
-        traits = world.traits(opened, topic)
-        question = Asked(world, random.Random(rng.random()), opened, topic)
-        found += _answered(question, name, ways[name], traits)
-        opened.seen[topic.name] = topic.changes
+        found += _answered(world, rng, opened, topic, name, ways[name])
     return found
 
 
-def _answered(ask: Asked, name: str, way: Way, traits: set[str]) -> list[tuple[str, str]]:
+def _change(world: World, rng: random.Random) -> None:
+    """Something that most programs have not seen when they are asked."""
+    topic = rng.choice(list(world.topics.values()))
+    _told_in_a_story(world, one_step, world, rng.choice(BETWEEN), topic)
+    world.shift += LATER
+
+
+def _answered(
+    world: World, rng: random.Random, opened: Opened, topic: Topic, name: str, way: Way
+) -> list[tuple[str, str]]:
     """Ask, and count it; what is wrong with the answer."""
+    traits = world.traits(opened, topic)
+    if name == REPLAY:
+        # The query looked before the log was changed.
+        traits = traits - {NEW} | {BEFORE}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            was_asked = way(ask)
+            was_asked = way(Asked(world, random.Random(rng.random()), opened, topic))
     except Exception as error:  # noqa: BLE001 - it is a finding, like any other answer
         about = ", ".join(sorted(traits))
-        return [(name, f"{ask.name}, {about}: {type(error).__name__}: {error}")]
+        return [(name, f"{topic.name}, {about}: {type(error).__name__}: {error}")]
+    opened.seen[topic.name] = topic.changes
     if was_asked is not False:
-        ask.world.counts[OPERATIONS] += 1
-        ask.world.counts.update(f"{trait}{WITH}{name}" for trait in traits)
+        world.counts[OPERATIONS] += 1
+        world.counts.update(f"{trait}{WITH}{name}" for trait in traits)
     return []
 
 
@@ -124,19 +148,23 @@ def asked_in_spark(world: World, rng: random.Random) -> list[tuple[str, str]]:
     found = []
     names = list(SPARK_WAYS)
     for name in sorted(rng.sample(names, 3), key=names.index):
-        topic, opened = rng.choice(list(world.topics.values())), world.open()
-        try:
+        topic = rng.choice(list(world.topics.values()))
+        with closing(world.open()) as opened:
             opened.log.topic(topic.name)
-            question = Asked(world, random.Random(rng.random()), opened, topic)
-            found += _answered(question, name, SPARK_WAYS[name], world.traits(opened, topic))
-        finally:
-            opened.log.close()
+            found += _answered(world, rng, opened, topic, name, SPARK_WAYS[name])
     return found
 
 
 def surroundings() -> AbstractContextManager[object]:
     """A session of Spark for the histories of a long run."""
     return spark_ways.own_session()
+
+
+def can_be(trait: str, way: str) -> bool:
+    """Whether a way can meet a state: some always open the log anew, one never does."""
+    if way in (RUNNING, REPLAY):
+        return trait != NEW and (way == RUNNING or trait != WHILE)
+    return trait not in (WHILE, BEFORE) or way not in OPENS_ANEW | SPARK_WAYS.keys()
 
 
 def told(counts: Mapping[str, int]) -> str:
@@ -149,7 +177,9 @@ def told(counts: Mapping[str, int]) -> str:
         " " * wide + numbers,
     ]
     for way in ways:
-        met = (counts.get(f"{trait}{WITH}{way}", 0) for trait in TRAITS)
-        lines.append(f"{way:{wide}}" + "".join(f"{count:7}" for count in met))
+        met = (
+            counts.get(f"{trait}{WITH}{way}", 0) if can_be(trait, way) else "." for trait in TRAITS
+        )
+        lines.append(f"{way:{wide}}" + "".join(f"{count:>7}" for count in met))
     lines += [f"{n:3} {trait}: {what}" for n, (trait, what) in enumerate(TRAITS.items(), 1)]
     return "\n".join(lines)

@@ -102,6 +102,9 @@ class Opened:
         self.seen = dict[str, int]()
         """How many changes each topic had when this program looked at it for the last time."""
 
+    def close(self) -> None:
+        self.log.close()
+
 
 class Running(NamedTuple):
     """A consumer that has polled before."""
