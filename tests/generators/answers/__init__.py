@@ -109,7 +109,7 @@ def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tup
                 opened.log.topic(topic.name)
                 found += _answered(world, rng, opened, topic, name, ways[name])
             continue
-        opened = world.anybody(rng) if chosen is None else chosen
+        opened = chosen if chosen in world.programs else world.anybody(rng)
         found += _answered(world, rng, opened, topic, name, ways[name])
     return found
 
