@@ -10,7 +10,7 @@ from typing import Any
 
 import offsetlog
 from offsetlog.errors import OffsetLogError
-from tests.generators.answers.model import Rec, Topic
+from tests.generators.answers.model import Part, Rec, Topic
 from tests.generators.answers.world import LARGE, Opened, Running, World, record_of
 
 DAY = 86_400_000
@@ -127,7 +127,7 @@ def _some_keys(world: World, topic: Topic) -> list[bytes]:
     early = [r.key for part in topic.parts for r in part.records()[:6] if r.key is not None]
     if early and world.rng.random() < 0.6:
         return [world.rng.choice(early)]
-    return world.rng.sample(KEYS, world.rng.randint(1, 3))
+    return world.rng.sample(KEYS, world.rng.choice((1, 2, 3, 12)))
 
 
 def erase(world: World, topic: Topic, opened: Opened) -> None:
@@ -154,10 +154,19 @@ def _erased(topic: Topic, keys: list[bytes], *, surely: bool) -> None:
 def trim(world: World, topic: Topic, opened: Opened) -> None:
     number = world.rng.randrange(len(topic.parts))
     part = topic.parts[number]
-    before = world.rng.randint(part.start, part.end)
+    before = _place(world, part)
     opened.log.topic(topic.name).delete_records({number: before})
     part.trim(before)
     topic.traits.add("trimmed")
+
+
+def _place(world: World, part: Part) -> int:
+    """An offset, often one that cuts a file with few records before the end."""
+    near = sorted(part.live)[-3:]
+    if near and world.rng.random() < 0.6:
+        at = world.rng.choice(near) + world.rng.choice((-1, 0, 0, 0, 1))
+        return max(part.start, min(at, part.end))
+    return world.rng.randint(part.start, part.end)
 
 
 def retain(world: World, topic: Topic, opened: Opened) -> None:
@@ -179,8 +188,6 @@ def retain(world: World, topic: Topic, opened: Opened) -> None:
 
 
 def grow(world: World, topic: Topic, opened: Opened) -> None:
-    from tests.generators.answers.model import Part
-
     if len(topic.parts) >= 5:
         return
     topic.parts += [Part() for _ in range(world.rng.randint(1, 2))]
@@ -219,15 +226,11 @@ def run_consumer(world: World, topic: Topic, opened: Opened) -> None:
 
 def commit(world: World, topic: Topic, opened: Opened) -> None:
     name, rng = world.rng.choice(GROUPS), world.rng
-    chosen = {}
-    for number, part in enumerate(topic.parts):
-        # Often next to one of the last records that live: there a position cuts a file.
-        near = sorted(part.live)[-3:]
-        at = rng.randint(0, part.end)
-        if near and rng.random() < 0.5:
-            at = min(rng.choice(near) + rng.choice((-2, 0, 0, 1)), part.end)
-        if rng.random() < 0.8:
-            chosen[topic.name, number] = max(at, 0)
+    chosen = {
+        (topic.name, number): _place(world, part)
+        for number, part in enumerate(topic.parts)
+        if rng.random() < 0.8
+    }
     if not chosen:
         return
     with opened.log.consumer(group=name, enable_auto_commit=False) as consumer:
@@ -342,6 +345,9 @@ ENDINGS = (
     ("a consumer", "an erasure"),
     ("a consumer", "a consumer", "entries", "records deleted"),
     ("an erasure", "a round", "records deleted", "a commit"),
+    ("by turns", "an erasure", "a commit", "a commit"),
+    ("segments", "an erasure", "a round", "a commit", "a commit"),
+    ("another policy", "segments", "a round", "a commit", "records deleted"),
 )
 COPIED = (
     ("a round", "a copy", "records deleted", "a copy"),
