@@ -109,8 +109,9 @@ ROWS = (
             "tests/spark_plugin/test_defaults_file.py",
             "tests/spark_plugin/test_source_crashes.py",
             "tests/spark_plugin/test_sink_kills.py",
+            "tests/spark_plugin/test_answers_planted.py",
         ),
-        "clusters, Connect, notebooks, the demo, killed drivers",
+        "clusters, Connect, notebooks, the demo, killed drivers, bugs planted in Spark",
         "JVMs of their own, at half a minute each",
     ),
     Row(

@@ -1,5 +1,5 @@
-"""Spark's answers about logs in random states are those of the model in ``tests/generators/answers``,
-whoever reads, in whatever zone the JVM and the session are."""
+"""Spark's answers about logs in random states are those of the model in
+``tests/generators/answers``, whoever reads, in whatever zone the JVM and the session are."""
 
 from __future__ import annotations
 
