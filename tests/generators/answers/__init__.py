@@ -33,7 +33,9 @@ RUNNING, REPLAY = "a running consumer", "Spark: replay"
 NEW, WHILE, BEFORE = "a new program", "opened while", "opened before"
 OPENS_ANEW = {"command line", "copy", "copy's table"}
 """Ways that open the log themselves."""
-BETWEEN = ("entries", "segments", "a snapshot", "a round", "an erasure", "records deleted")
+BETWEEN = (
+    "entries", "segments", "a snapshot", "a round", "an erasure", "an erasure", "records deleted",
+)  # fmt: skip
 LATER = 6.0
 """Seconds after which nobody may give what was erased."""
 __all__ = ["PLANTED", "history", "surroundings", "told"]
@@ -84,6 +86,9 @@ def _told_in_a_story(world: World, step: Callable[..., None], *given: object) ->
 
 def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tuple[str, str]]:
     """Ask each topic by each way, in any order; the differences."""
+    if RUNNING in ways:
+        _change(world, rng, "a consumer")
+        _change(world, rng)
     world.shift += LATER
     found = []
     topics = list(world.topics.values())
@@ -114,10 +119,10 @@ def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tup
     return found
 
 
-def _change(world: World, rng: random.Random) -> None:
+def _change(world: World, rng: random.Random, name: str = "") -> None:
     """Something that most programs have not seen when they are asked."""
     topic = rng.choice(list(world.topics.values()))
-    _told_in_a_story(world, one_step, world, rng.choice(BETWEEN), topic)
+    _told_in_a_story(world, one_step, world, name or rng.choice(BETWEEN), topic)
     world.shift += LATER
 
 
