@@ -168,7 +168,8 @@ def generated(generator: Generator, share: Share, first: int) -> Row:
     bugs = Bugs(generator.planted if share.with_bugs else ())
     for bug in list(bugs.unmet):
         planted, caught, count = generator.planted[bug], False, 0
-        with planted.plant(), generator.surroundings() if planted.beside else nullcontext():
+        beside = generator.surroundings() if planted.beside and share.left > 0 else nullcontext()
+        with planted.plant(), beside:
             for seed in share.seeds(seeds_for(planted, MOST_HISTORIES)):
                 count += 1
                 caught = generator.history(seed).failure is not None

@@ -74,7 +74,19 @@ def own_session() -> Iterator[None]:
             yield
         finally:
             use(None)
-            made.stop()
+            _end(made)
+
+
+def _end(made: Any) -> None:
+    """With its JVM: the next session may need other classes."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    made.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(SECONDS)
+    SparkContext._gateway = SparkContext._jvm = None
 
 
 @contextmanager
