@@ -12,7 +12,7 @@ import pytest
 from tests.generators.answers import PLANTED
 
 ROOT = Path(__file__).parents[2]
-HISTORIES = 12
+HISTORIES = 30
 
 
 @pytest.mark.spark

@@ -176,6 +176,11 @@ _by_place = partial(
         ".toArray(StructField[]::new));",
         "required;",
     ),
+    Change(
+        f"{_SOURCE}/HeadersVector.java",
+        "Arrays.stream(type.fieldNames()).map(this::leaf).toArray(Leaf[]::new)",
+        'new Leaf[] {leaf("key"), leaf("value")}',
+    ),
 )
 _in_a_zone = partial(
     changed,
