@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import StreamingQueryException
 
 from offsetlog.environment import spark_jar
 from tests.waiting import until
@@ -70,12 +69,6 @@ def test_each_query_gets_a_fork_of_one_server(spark: Any, frame: Any, tmp_path: 
     assert seen[0][0] == seen[1][0] and seen[0][1] != seen[1][1]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=StreamingQueryException,
-    reason="the launcher of planners is not looked at again: once a cleaner of the temporary "
-    "folder took it, Spark can't run it, and no stream of the session starts any more",
-)
 def test_streams_start_when_the_temporary_folder_was_cleaned(
     spark: Any, frame: Any, tmp_path: Path
 ) -> None:

@@ -117,7 +117,10 @@ public final class WarmPlanner {
             .collect(Collectors.joining(File.pathSeparator));
     String python = function.pythonExec();
     synchronized (LAUNCHERS) {
-      return LAUNCHERS.computeIfAbsent(python + "\0" + path, key -> start(python, path));
+      // Who cleans temporary folders may take it away from a JVM that lives for days.
+      return LAUNCHERS.compute(
+          python + "\0" + path,
+          (key, known) -> known != null && Files.exists(known) ? known : start(python, path));
     }
   }
 
