@@ -3,7 +3,8 @@ producer leaves them until upkeep has been there.
 
 Spark's JVM reads the segments, Python the entries between them, and rows keep their order, so the
 two take turns within one task. The peer is Python alone, which hands rows over: no shape of a log
-may make the JVM's reader the slower one, or a user would have to know about it.
+may make the JVM's reader the slower one, or a user would have to know about it. Both are warm: so
+little data is read before the JVM has compiled its decoder.
 """
 
 from __future__ import annotations
@@ -67,4 +68,4 @@ def _rig(setting: Setting) -> Iterator[Rig]:
     yield _Turns(setting, root, (SEGMENT + ENTRY) * turns)
 
 
-CASES = (Case("spark_turns", FIGURES, _rig),)
+CASES = (Case("spark_turns", FIGURES, _rig, warmups=4),)
