@@ -31,6 +31,7 @@ from tests import tiers  # noqa: E402 - needs the path from above
 from tests.spark_plugin import zones  # noqa: E402
 from tests.turns import Turns  # noqa: E402
 
+PLANTED = ("tests/simulation/", "tests/generators/")
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID")
 _turns = Turns(Path(tempfile.gettempdir()) / f"offsetlog-tests-{_RUN}") if _RUN else None
 
@@ -61,14 +62,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files with tests that are alone come first, then those that start a JVM, which are slow."""
+    """Files with tests that are alone come first, then the slow ones: those that start a JVM, and
+    those that look for planted bugs."""
     for item in items:
         if tiers.has_session(item.path):
             item.add_marker("spark")
     places: dict[Path, int] = {}
     for item in items:
         marks = {mark.name for mark in item.iter_markers()}
-        place = 0 if "alone" in marks else 1 if "spark" in marks else 2
+        is_slow = "spark" in marks or item.nodeid.startswith(PLANTED)
+        place = 0 if "alone" in marks else 1 if is_slow else 2
         places[item.path] = min(place, places.get(item.path, place))
     items.sort(key=lambda item: places[item.path])
     wanted = config.getoption("--tier")
@@ -88,7 +91,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
     class OneSession(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file: str = super()._split_scope(nodeid)
-            return "spark" if tiers.has_session(Path(ROOT, file)) else file
+            if tiers.has_session(Path(ROOT, file)):
+                return "spark"
+            # Of planted bugs each is looked for by itself, and some take long.
+            return nodeid if file.startswith(PLANTED) else file
 
     return OneSession(config, log)
 

@@ -15,8 +15,8 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
 
 from offsetlog.core.topic.rewrite import RewritePlan
 from offsetlog.engine import GRACE_MS, Maintained, Maintenance, Rewritten
@@ -24,7 +24,7 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log, with_root_id
 from pyspark_offsetlog.runtime.pickling import PickledWithReason
-from pyspark_offsetlog.runtime.user_errors import one_line_errors_iterator
+from pyspark_offsetlog.runtime.user_errors import one_line_errors
 
 SCHEMA = "number int, payload binary"
 GROUPS_AT_ONCE = 256
@@ -68,7 +68,9 @@ class _Jobs:
         work = _Rewrite(self._place, topic)
         try:
             tasks = self._spark.createDataFrame(rows, SCHEMA).repartition(len(rows))
-            done = tasks.mapInArrow(_as_function(work), SCHEMA).collect()
+            # A function of rows, since those of Arrow's batches ask for pandas.
+            rewrite = udf(_as_function(work), "binary", useArrow=False).asNondeterministic()
+            done = tasks.select("number", rewrite("payload").alias("payload")).collect()
         except OffsetLogError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever Spark says of its tasks
@@ -88,27 +90,19 @@ class _Rewrite(PickledWithReason):
         self._place = place
         self._topic = topic
 
-    @one_line_errors_iterator
-    def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The runs of each group in these rows, rewritten."""
+    @one_line_errors
+    def run(self, payload: bytes) -> bytes:
+        """The runs of a group, rewritten."""
         topic = open_log(self._place).open_topic(self._topic)
-        for batch in batches:
-            for row in batch.to_pylist():
-                topic.state()
-                runs = Maintenance(topic).rewrite(pickle.loads(row["payload"]))
-                yield pa.RecordBatch.from_pydict(
-                    {
-                        "number": pa.array([row["number"]], pa.int32()),
-                        "payload": pa.array([pickle.dumps(runs)], pa.binary()),
-                    }
-                )
+        topic.state()
+        return pickle.dumps(Maintenance(topic).rewrite(pickle.loads(payload)))
 
 
 def _as_function(work: _Rewrite) -> Callable[[Any], Any]:
     """Spark asks a function for its name and its arguments."""
 
-    def rewrite(batches: Any) -> Any:
-        return work.run(batches)
+    def rewrite(payload: Any) -> Any:
+        return work.run(bytes(payload))
 
     return rewrite
 

@@ -296,7 +296,7 @@ def test_a_group_that_did_not_go_on(seconds, stage):
 
 
 def test_a_log_that_is_damaged(stage):
-    entry = next((Path(stage.root) / TOPIC).rglob("*0.parquet"))
+    entry = next(Path(stage.root, TOPIC, "_log").rglob("*0.parquet"))
     entry.with_name("other.parquet").write_bytes(entry.read_bytes())
     assert broken(stage) == ["verify finds no fault"]
     entry.unlink()

@@ -228,7 +228,7 @@ def test_a_topic_that_is_deleted_while_a_batch_is_written(spark: Any, place: Pat
         return value
 
     query = Fed(spark, place / "fed", "deleting(value) AS value", topic="t", path=root).add("a")
-    spark.udf.register("deleting", sql.udf(gone).asNondeterministic())
+    spark.udf.register("deleting", sql.udf(gone, useArrow=False).asNondeterministic())
     assert "Topic 't' was deleted; nothing was written. Create it again" in query.error()
 
 

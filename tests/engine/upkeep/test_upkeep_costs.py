@@ -197,5 +197,6 @@ def test_the_collects_of_older_versions_are_read_once() -> None:
         log.maintain("orders")
         requests.append(store.total)
     assert log.open_topic("orders").state().tip <= 147
-    assert max(requests[10:]) < 50
+    # Some fourteen of them are the look beyond the end, which is names on a disk.
+    assert max(requests[10:]) < 60
     log.close()
