@@ -101,6 +101,12 @@ def _local(url: str, options: dict[str, Any]) -> Store:
             path = url.removeprefix(prefix).removeprefix("//")
     if not path:
         raise InvalidRequestError(f"{url!r} names no folder.", "For example file:///data/log.")
+    try:
+        os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidRequestError(
+            f"{ascii(url)} is no text, so it names no folder.", "For example file:///data/log."
+        ) from None
     return LocalStore(os.path.expanduser(path))
 
 

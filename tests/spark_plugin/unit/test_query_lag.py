@@ -79,7 +79,6 @@ def test_topics_that_match_a_pattern_now(log: Any, root: str, running: Any) -> N
     query.checkpoint.done = 1
     log.create_topic("ordinary")
     fill(log, "ordinary", {0: 6})
-    query.run.topics._not_before.clear()
     query.plan()
     query.run._owner.flush()
     lag = log.group("g").lag()
