@@ -603,22 +603,20 @@ def _skipped(*_: object) -> None:
     return None
 
 
-def _bug(*patches: Patch, first_seed: int = 1) -> Bug:
-    return Bug(lambda: patched(patches), first_seed)
+def _bug(*patches: Patch) -> Bug:
+    return Bug(lambda: patched(patches))
 
 
 PLANTED = {
-    "pages are not looked at": _bug((parquet.ParquetReader, "check", _skipped), first_seed=40),
+    "pages are not looked at": _bug((parquet.ParquetReader, "check", _skipped)),
     "a pipe is waited for": _bug(
         (disk, "READ", files.READ & ~os.O_NONBLOCK),
         (files, "READ", files.READ & ~os.O_NONBLOCK),
-        first_seed=3,
     ),
     "a link is followed": _bug(
         (disk, "READ", files.READ & ~os.O_NOFOLLOW),
         (files, "NOFOLLOW", 0),
         (disk, "stat", _Blind()),
-        first_seed=16,
     ),
     "a seal is not looked at": _bug((delta_log, "has_seal", lambda data: False), first_seed=97),
     "versions are not compared": _bug(

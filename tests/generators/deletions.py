@@ -48,7 +48,9 @@ class _History:
         self.counts: Counter[str] = Counter()
         self.clocked = ClockedLog(min_files=rng.choice((2, 4, 8)), store=_TableStore)
         self.keys = [b"key-%d" % number for number in range(6)]
-        self.compacts = rng.random() < 0.4
+        self.erases = rng.random() < 0.5
+        """Else rows go by deletion alone, and stay where taking them out saves little."""
+        self.compacts = self.erases and rng.random() < 0.8
         config = {"compression.type": "none", "retention.ms": "-1"}
         if self.compacts:
             config |= COMPACT | {"delete.retention.ms": str(10 * HOUR)}
@@ -81,6 +83,9 @@ class _History:
             self.ends[number] += 1
 
     def erase(self) -> None:
+        if not self.erases:
+            self.delete()
+            return
         keys = self.rng.sample(self.keys, self.rng.randint(1, 2))
         self.topic.erase(keys=keys)
         self.counts["erased"] += len(keys)
@@ -174,7 +179,7 @@ def _collects_for_nothing() -> Iterator[None]:
 
 
 PLANTED = {
-    "an entry that was needed is not looked at again": Bug(_not_looked_at_again, 325),
-    "deleted rows stay beside live ones": Bug(_shared_files_stay, 10),
+    "an entry that was needed is not looked at again": Bug(_not_looked_at_again),
+    "deleted rows stay beside live ones": Bug(_shared_files_stay),
     "each round collects": Bug(_collects_for_nothing),
 }

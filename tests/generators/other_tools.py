@@ -107,6 +107,11 @@ class History:
             with contextlib.suppress(Exception):  # It may refuse.
                 self.stale.optimize.compact()
 
+    def optimize_beside(self) -> None:
+        self.plan()
+        self.compact()
+        self.optimize_as_planned()
+
     def vacuum(self) -> None:
         self.table.vacuum(
             retention_hours=self.rng.choice((0, 200)),
@@ -184,7 +189,8 @@ class History:
     def step(self) -> None:
         ours: list[Callable[[], None]] = [self.commit] * 6 + [self.reset] * 2
         ours += [self.maintain, self.compact]
-        theirs = [self.optimize, self.z_order, self.plan, self.optimize_as_planned, self.vacuum,
+        theirs = [self.optimize, self.z_order, self.plan, self.optimize_as_planned,
+                  self.optimize_beside, self.optimize_beside, self.vacuum,
                   self.checkpoint, self.clean, self.add_column, self.set_property, self.restore,
                   self.restore, self.delete_rows, self.deletion_vector]  # fmt: skip
         chosen = self.rng.choice(ours if self.rng.random() < 0.5 else theirs)
@@ -244,6 +250,6 @@ PLANTED = {
         lambda: patched([(delta_log, "changes_rows", lambda actions: False)])
     ),
     "equal rows are refused": Bug(
-        lambda: patched([(DeltaOffsets, "_checked", _refuse_equal_rows)]), 5
+        lambda: patched([(DeltaOffsets, "_checked", _refuse_equal_rows)])
     ),
 }

@@ -430,6 +430,6 @@ def _any_group_s_number_counts() -> AbstractContextManager[None]:
 
 
 PLANTED = {
-    "a reset is followed to where the group stands": Bug(_group_decides, 22),
-    "the number of another group's reset counts": Bug(_any_group_s_number_counts, 5),
+    "a reset is followed to where the group stands": Bug(_group_decides),
+    "the number of another group's reset counts": Bug(_any_group_s_number_counts),
 }

@@ -339,5 +339,5 @@ PLANTED = {
     "a secret is known as it was given alone": Bug(_plain_form),
     "log lines and tracebacks are not looked at": Bug(_logs_are_not_cleaned),
     "the first URL of a chain is looked at": Bug(_first_of_a_chain),
-    "the environment is not looked at": Bug(_variables, 3),
+    "the environment is not looked at": Bug(_variables),
 }

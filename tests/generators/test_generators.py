@@ -9,11 +9,11 @@ from collections import Counter
 import pytest
 
 from tests.generators.__main__ import main
-from tests.generators.registry import BY_NAME, GENERATORS, OPERATIONS, first_failure, seeds_for
+from tests.generators.registry import BY_NAME, GENERATORS, OPERATIONS, first_failure
+from tests.planted import all_histories, seeds_for
 from tests.simulation.run import GROUPS_KIND, campaign, story
 
 MANY = int(os.environ.get("OFFSETLOG_HISTORIES", "0"))
-TRIES = 60
 
 
 @pytest.mark.parametrize("generator", GENERATORS, ids=lambda generator: generator.name)
@@ -34,9 +34,9 @@ def test_histories_are_sound(generator):
 )
 def test_a_planted_bug_is_found(name, bug):
     generator = BY_NAME[name]
-    planted = generator.planted[bug]
-    with planted.plant():
-        count, outcome = first_failure(generator, seeds_for(planted, TRIES))
+    seeds = seeds_for(all_histories()[name], bug, generator.budget)
+    with generator.planted[bug].plant():
+        count, outcome = first_failure(generator, seeds)
     assert outcome is not None, f"not found in {count} histories"
 
 

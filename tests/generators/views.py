@@ -251,4 +251,4 @@ def _any_root_will_do() -> AbstractContextManager[None]:
     return patched([(open_logs, "with_root_id", lambda place: place)])
 
 
-PLANTED = {"any root will do": Bug(_any_root_will_do, 3)}
+PLANTED = {"any root will do": Bug(_any_root_will_do)}

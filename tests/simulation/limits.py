@@ -14,7 +14,7 @@ from offsetlog.format import names, snapshots
 from tests.simulation.planting import Patch, patched
 
 TINY = Limits(
-    inline_bytes=90,
+    inline_bytes=200,
     row_group_records=3,
     recent_bytes=20_000,
     window=4,
@@ -22,8 +22,8 @@ TINY = Limits(
     many_senders=3,
     whole_bytes=1_500,
     plan_records=9,
-    min_files=3,
-    runs_per_entry=2,
+    min_files=2,
+    runs_per_entry=1,
     senders_kept=2,
     snapshots_kept=1,
     commit_retry_seconds=0.0,

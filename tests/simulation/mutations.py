@@ -30,7 +30,8 @@ from tests.simulation.planting import Patch, patched
 
 
 def planted(name: str) -> AbstractContextManager[None]:
-    return patched({**MUTATIONS, **NOT_IN_A_HISTORY}[name]())
+    every = {**MUTATIONS, **TABLE_MUTATIONS, **KEY_MUTATIONS, **NOT_IN_A_HISTORY}
+    return patched(every[name]())
 
 
 # --- rules of the fold ---------------------------------------------------------------------
@@ -150,7 +151,7 @@ def _a_leap_passes_own_entries() -> list[Patch]:
 
 
 def _a_forgotten_sender_looks_nowhere() -> list[Patch]:
-    return [(Writer, "_landed_before", lambda self, number: None)]
+    return [(Writer, "_landed_before", lambda self, number, hashed_with: None)]
 
 
 def _born_anew_at_each_retry() -> list[Patch]:
@@ -490,12 +491,19 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "the horizon ignored": _the_horizon_ignored,
     "rows taken out before they moved": _rows_taken_out_before_they_moved,
     "rows taken out whatever the fold said": _stubs_by_a_lost_answer,
-    "a table names a collected file": _a_table_names_a_collected_file,
-    "a rewrite of a table is new to streams": _a_rewrite_of_a_table_is_new_to_streams,
-    "removals come with new records": _removals_come_with_new_records,
     "a list from a state before its collect": _a_list_from_a_state_before_its_collect,
     "an old plan read without comparing ids": _inline_rows_believed_unseen,
     "a stub taken for an empty result": _a_stub_taken_for_an_empty_result,
+    "holes passed over": _a_hole_is_the_end,
+    "names of entries freed": _entries_deleted,
+}
+TABLE_MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
+    "a table names a collected file": _a_table_names_a_collected_file,
+    "a rewrite of a table is new to streams": _a_rewrite_of_a_table_is_new_to_streams,
+    "removals come with new records": _removals_come_with_new_records,
+}
+"""Found in histories of topics that are tables."""
+KEY_MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "a tombstone dropped too early": _a_tombstone_dropped_too_early,
     "a tombstone dropped in its first pass": _a_tombstone_dropped_in_its_first_pass,
     "the older of two kept": _the_older_of_two_kept,
@@ -504,9 +512,8 @@ MUTATIONS: dict[str, Callable[[], list[Patch]]] = {
     "an offset moved by a rewrite": _an_offset_moved_by_a_rewrite,
     "compacted though it does not count": _compacted_though_it_does_not_count,
     "gaps read by position": _gaps_read_by_position,
-    "holes passed over": _a_hole_is_the_end,
-    "names of entries freed": _entries_deleted,
 }
+"""Found in histories of topics that keep the newest of each key."""
 NOT_IN_A_HISTORY: dict[str, Callable[[], list[Patch]]] = {
     # A retry of one life fails for sure after an open fate: found once in some two hundred
     # histories. See tests/engine/append/test_open_fates.py.

@@ -22,7 +22,7 @@ def reader(actor: Actor) -> None:
             continue
         partition = actor.rng.randrange(state.partitions)
         start, end = state.start(partition), state.end(partition)
-        how = actor.rng.choice(("tail", "range", "time", "stale"))
+        how = actor.rng.choice(("tail", "range", "time", "stale", "fresh"))
         if how == "tail":
             at = max(positions.get(partition, start), start)
             if at <= end and _read(actor, partition, at, end):
@@ -34,6 +34,18 @@ def reader(actor: Actor) -> None:
             _lookup(actor, partition)
         elif how == "stale":
             _stale_extents(actor, state, partition)
+        elif how == "fresh":
+            _read_later(actor, partition)
+
+
+def _read_later(actor: Actor, partition: int) -> None:
+    """A program that is started again knows of old entries by their index alone; when it reads
+    them, they may have gone."""
+    actor.handle = actor.scene.handle(actor.process)
+    state = actor.look()
+    actor.world.sleep(actor.process, actor.rng.uniform(0, 8))
+    if state is not None and partition < state.partitions:
+        _read(actor, partition, state.start(partition), state.end(partition))
 
 
 def _read(actor: Actor, partition: int, start: int, end: int) -> bool:

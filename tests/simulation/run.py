@@ -37,7 +37,9 @@ from tests.simulation.store import SimStore
 from tests.simulation.world import Line, Process, Violation, World
 from tests.storage.faults import NO_FAULTS, Faults, drawn, without
 
-TOPIC_KIND, GROUPS_KIND, DELTA_KIND = "topic", "groups", "delta"
+TOPIC_KIND, TABLE_KIND, KEYS_KIND = TOPIC_KINDS = ("topic", "table", "keys")
+GROUPS_KIND, DELTA_KIND = "groups", "delta"
+KINDS = (*TOPIC_KINDS, GROUPS_KIND, DELTA_KIND)
 
 
 class Plan(NamedTuple):
@@ -50,11 +52,13 @@ class Plan(NamedTuple):
     is_local: bool
     graces: tuple[int, ...]
     kind: str = TOPIC_KIND
-    """``topic``, or ``groups``: workers, queries and resets upon one topic that only grows. In
-    ``delta`` their table has Delta's rules, in ``groups`` it is a chain."""
-    has_table: bool = False
-    compacts: bool = False
-    """The topic keeps the newest of each key, and keys are erased."""
+    """``topic``; ``table``, where it is a table, too; ``keys``, where it keeps the newest of each
+    key, and keys are erased; or ``groups``: workers, queries and resets upon one topic that only
+    grows. In ``delta`` their table has Delta's rules, in ``groups`` it is a chain."""
+    config: tuple[tuple[str, str], ...] = ()
+    """The topic's settings, but for those of every topic."""
+    most_partitions: int = 3
+    """When it is created. With few a partition has many files."""
 
 
 class Outcome(NamedTuple):
@@ -73,8 +77,8 @@ class Outcome(NamedTuple):
 
 def plan_of(seed: int, kind: str = TOPIC_KIND) -> Plan:
     """The plan that a seed stands for."""
-    if kind == TOPIC_KIND:
-        return _topic_plan(seed)
+    if kind in TOPIC_KINDS:
+        return _topic_plan(seed, kind)
     plan = _groups_plan(seed)
     if kind == DELTA_KIND:
         tidiers = ("tidier0", "tidier1")[: 1 + seed % 2]
@@ -85,7 +89,7 @@ def plan_of(seed: int, kind: str = TOPIC_KIND) -> Plan:
 def _groups_plan(seed: int) -> Plan:
     rng = random.Random(f"{seed}/groups")
     roles = ["founder0", *(f"producer{i}" for i in range(rng.randint(1, 2)))]
-    workers, streams = rng.choice(((2, 0), (3, 0), (4, 0), (0, 1), (0, 2), (1, 1), (2, 1)))
+    workers, streams = rng.choice(((2, 0), (4, 0), (0, 1), (0, 2), (0, 3), (1, 1), (1, 2)))
     roles += [f"worker{i}" for i in range(workers)] + [f"stream{i}" for i in range(streams)]
     roles += [f"resetter{i}" for i in range(rng.choice((0, 1, 1, 2)))]
     roles += [role for role in ("sink0", "publisher0", "compactor0") if rng.random() < 0.3]
@@ -94,52 +98,94 @@ def _groups_plan(seed: int) -> Plan:
     return Plan(seed, tuple(roles), faults, steps, rng.random() < 0.5, (60_000,), GROUPS_KIND)
 
 
-def _topic_plan(seed: int) -> Plan:
+LEANS = ("any", "amnesia", "hurry", "lives", "amnesia", "hurry")
+"""What the history of a topic leans on, by turns: few roles, so that what they need to meet is met
+often. The first has everything, by chance."""
+
+
+def _topic_plan(seed: int, kind: str) -> Plan:
     rng = random.Random(f"{seed}/plan")
-    roles = [f"admin{i}" for i in range(rng.choice((1, 1, 2)))]
-    roles += [f"producer{i}" for i in range(rng.randint(1, 3))]
-    roles += [f"query{i}" for i in range(rng.randint(0, 2))]
-    roles += [f"reader{i}" for i in range(rng.randint(1, 2))]
-    roles += [f"publisher{i}" for i in range(rng.randint(0, 2))]
-    roles += [f"maintainer{i}" for i in range(rng.randint(0, 2))]
-    for role in ("collector0", "compactor0", "compactor1", "forgetter0"):
-        if rng.random() < 0.3:
-            roles.append(role)
+    lean = LEANS[seed % len(LEANS)] if kind == TOPIC_KIND else kind
     faults = drawn(rng)
-    theme = rng.choice(("any", "any", "amnesia", "crowd"))
-    if theme == "amnesia":
-        # Answers are lost while senders are forgotten.
-        roles += ["forgetter1", "forgetter2", "forgetter3"]
-        faults = faults._replace(lost=0.3, never=0.15, hidden=0.2, refused=0.1, reads=0.03)
-    elif theme == "crowd":
-        # Many store states while slow requests are on their way.
-        roles += ["publisher3", "publisher4", "publisher5"]
-        faults = faults._replace(slow=0.1, crash=0.0)
     graces = rng.choice(((0,), (0, 2_000), (0, 2_000, 60_000), (30_000,)))
     steps = rng.choice((600, 1200, 2400))
-    is_local = rng.random() < 0.4
-    roles += [f"sink{i}" for i in range(rng.choice((0, 0, 1, 2)))]
-    roles += ["stranger0"] if rng.random() < 0.15 else []
-    has_table = seed % 4 == 3
-    roles += ["maintainer3", "maintainer4", "maintainer5"] if has_table else []
-    compacts = seed % 8 == 5
-    roles += ["keycompactor0", "keycompactor1", "eraser0"] if compacts else []
+    config: dict[str, str] = {}
+    most_partitions = 3
+    first = rng.choice(("admin", "founder"))
+    roles: dict[str, tuple[int, ...]]
+    """How many there may be of each."""
+    if lean == "amnesia":
+        # Answers are lost while senders are forgotten.
+        roles = {first: (1,), "producer": (4,), "query": (1, 2), "forgetter": (4, 5),
+                 "sink": (0, 1), "stranger": (0, 1)}  # fmt: skip
+        steps = rng.choice((1200, 2400, 4800))
+        faults = faults._replace(
+            lost=0.3, never=0.08, late=0.05, hidden=0.2, refused=0.15, reads=0.25, slow=0, crash=0
+        )
+    elif lean == TABLE_KIND:
+        # Files that are in a table are rewritten, and go.
+        roles = {first: (1,), "producer": (3,), "reader": (0, 1), "maintainer": (0, 0, 1),
+                 "collector": (1,), "compactor": (2,), "sink": (0, 1)}  # fmt: skip
+        config = {"table.format": "delta", "segment.bytes": rng.choice(("260", "1000", "4000")),
+                  "retention.bytes": rng.choice(("-1", "800"))}  # fmt: skip
+        graces = rng.choice(((0,), (2_000,), (2_000,), (0, 30_000)))
+        steps = rng.choice((2400, 3600))
+        most_partitions = 1
+        faults = _milder(faults, rng)
+    elif lean == KEYS_KIND:
+        # Files are rewritten by several at the same time.
+        roles = {"founder": (1,), "producer": (3,), "reader": (0, 1), "compactor": (1,),
+                 "keycompactor": (3,), "eraser": (2,), "sink": (0, 0, 1)}  # fmt: skip
+        config = {**COMPACTION, "delete.retention.ms": rng.choice(("2000", "600000"))}
+        most_partitions = rng.choice((1, 1, 2))
+        faults = _milder(faults, rng)._replace(slow=0.05)
+    elif lean == "hurry":
+        # Upkeep waits for nobody, and what is read or named was written long ago.
+        roles = {first: (1,), "producer": (2,), "reader": (2, 3), "publisher": (1, 2),
+                 "maintainer": (1,), "collector": (1, 2), "compactor": (3, 4),
+                 "sink": (1,), "stranger": (0, 1)}  # fmt: skip
+        config = {"segment.bytes": rng.choice(("260", "1000"))}
+        faults = _milder(faults, rng)._replace(slow=0.05)
+        graces = (0,)
+    elif lean == "lives":
+        # The topic is deleted and created again, by several who are slow to see it.
+        roles = {"admin": (3, 4), "producer": (2, 3), "query": (0, 1), "reader": (1,),
+                 "compactor": (1, 2), "sink": (0, 1)}  # fmt: skip
+        faults = _milder(faults, rng)._replace(slow=0.08, lost=0.1, late=0.05)
+    else:
+        roles = {"admin": (1, 1, 2), "producer": (1, 2, 3), "query": (0, 1, 2), "reader": (1, 2),
+                 "publisher": (0, 1, 2, 5), "maintainer": (0, 1, 2), "collector": (0, 0, 1),
+                 "compactor": (0, 0, 1, 2), "forgetter": (0, 0, 1), "sink": (0, 0, 1, 2),
+                 "stranger": (0, 1)}  # fmt: skip
+    names = (f"{role}{i}" for role in roles for i in range(rng.choice(roles[role])))
     return Plan(
-        seed, tuple(roles), faults, steps, is_local, graces, has_table=has_table, compacts=compacts
+        seed,
+        tuple(names),
+        faults,
+        steps,
+        rng.random() < 0.4,
+        graces,
+        kind,
+        config=tuple(sorted(config.items())),
+        most_partitions=most_partitions,
     )
+
+
+def _milder(faults: Faults, rng: random.Random) -> Faults:
+    """Half of the histories get further in the same time."""
+    mild = rng.choice((0.2, 1.0))
+    return Faults(*(rate * mild for rate in faults))
 
 
 def run(plan: Plan) -> Outcome:
     """One history. What it finds is in the outcome; nothing is raised."""
-    in_groups = plan.kind != TOPIC_KIND
+    in_groups = plan.kind not in TOPIC_KINDS
     with tiny_format(), redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         world = World(plan.seed, plan.faults, plan.steps)
         scene = Scene(world, plan.is_local, plan.graces, ACTORS, {} if in_groups else THREADS)
-        if plan.has_table:
-            scene.config += (("table.format", "delta"),)
-        if plan.compacts:
-            scene.config = tuple(sorted(scene.config + COMPACTION))
+        scene.most_partitions = plan.most_partitions
+        scene.config = tuple(sorted({**dict(scene.config), **dict(plan.config)}.items()))
         world.spawn = scene.spawn
         if in_groups:
             scene.extra["ledger"] = Ledger(world, scene.oracle, plan.kind == DELTA_KIND)
@@ -302,7 +348,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.run")
     parser.add_argument("--seeds", type=seed_range, default=range(1, 101), metavar="FIRST:LAST")
     parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--kind", choices=(TOPIC_KIND, GROUPS_KIND, DELTA_KIND), default=TOPIC_KIND)
+    parser.add_argument("--kind", choices=KINDS, default=TOPIC_KIND)
     parser.add_argument("--story", action="store_true", help="tell the history of --seed")
     parser.add_argument("--calls", action="store_true", help="with every storage call")
     parser.add_argument("--no-faults", action="store_true")

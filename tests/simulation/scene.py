@@ -24,11 +24,10 @@ from tests.simulation.world import Process, Violation, World
 
 TOPIC = "t"
 CONFIG = (("producer.id.expiration.ms", "3000"), ("segment.bytes", "260"))
-COMPACTION = (
-    ("cleanup.policy", "compact,delete"),
-    ("delete.retention.ms", "2000"),
-    ("min.cleanable.dirty.ratio", "0.0"),
-)
+COMPACTION = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.0"}
+
+CALM_TURNS = 1
+"""Rounds of each role without faults: they bring to light what went wrong before."""
 
 Role = Callable[["Actor"], None]
 
@@ -51,6 +50,7 @@ class Scene:
         self.graces = graces
         self.config = CONFIG
         """Of the topic when it is created."""
+        self.most_partitions = 3
         self.oracle = Oracle(world, TOPIC)
         self.oracle.table = TableTruth(world, self.oracle, TOPIC, min(graces))
         self.extra: dict[Any, Any] = {}
@@ -58,7 +58,7 @@ class Scene:
 
     @property
     def compacts(self) -> bool:
-        return COMPACTION[0] in self.config
+        return COMPACTION.items() <= dict(self.config).items()
 
     @property
     def hurried_grace(self) -> int:
@@ -102,9 +102,11 @@ class Actor:
         self.disk = self.world.disk.setdefault(role if index == 0 else f"{role}+{index}", {})
 
     def turns(self, most: int) -> Any:
-        """Up to ``most`` rounds in all lives of this role."""
-        while self.disk.get("turns", 0) < most:
+        """Up to ``most`` rounds in all lives of this role; few of them once the faults stopped."""
+        while self.disk.get("turns", 0) < most and self.disk.get("calm turns", 0) < CALM_TURNS:
             self.disk["turns"] = self.disk.get("turns", 0) + 1
+            if self.world.calm:
+                self.disk["calm turns"] = self.disk.get("calm turns", 0) + 1
             yield self.disk["turns"]
             self.world.pause(self.process)
 

@@ -41,8 +41,10 @@ def stream(actor: Actor) -> None:
         told = actor.do("runs a trigger", query.trigger)
         if told == "fenced":
             actor.say("another query took the group")
-            return
-        if told is None:
+            if actor.rng.random() < 0.3:
+                return
+            actor.world.sleep(actor.process, actor.rng.uniform(0, 1))
+        if told in (None, "fenced"):
             # The query failed; it is started again, from its checkpoint.
             query = _Query(
                 actor,
@@ -163,7 +165,7 @@ def founder(actor: Actor) -> None:
         if state is None:
             continue
         if not state.alive:
-            _create(actor, actor.rng.randrange(1, 4))
+            _create(actor, actor.rng.randint(1, actor.scene.most_partitions))
         elif state.partitions < 4 and actor.rng.random() < 0.5:
             count = state.partitions + 1
             actor.do(f"wants {count} partitions", partial(_alter, actor.handle, partitions=count))

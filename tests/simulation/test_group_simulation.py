@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from tests.planted import all_histories, seeds_for
 from tests.simulation import delta_mutations
 from tests.simulation.group_mutations import MUTATIONS, planted
 from tests.simulation.run import (
@@ -21,22 +22,11 @@ from tests.simulation.run import (
 from tests.storage.faults import NO_FAULTS
 
 HISTORIES = int(os.environ.get("OFFSETLOG_HISTORIES", "20"))
-AT_MOST = max(120, HISTORIES)
-FIRST_SEEDS = {
-    "who is out commits": 4,
-    "progress from before a reset counts": 4,
-    "a worker is deaf to resets": 11,
-    "a reset moves all partitions": 4,
-    "seeks looked up again": 4,
-    "what is planned is committed": 3,
-    "a fenced query commits for the owner": 159,
-}
-"""Histories that found the bug when this was written; all others are looked at after them."""
 
 
-def seeds(name: str) -> list[int]:
-    first = FIRST_SEEDS.get(name, 1)
-    return [first, *(seed for seed in range(1, AT_MOST + 1) if seed != first)]
+def seeds(histories: str, name: str) -> list[int]:
+    kind = all_histories()[histories]
+    return seeds_for(kind, name, max(kind.budget, HISTORIES))
 
 
 def test_histories_of_groups_are_sound() -> None:
@@ -77,13 +67,13 @@ def test_a_history_of_a_group_is_the_same_each_time() -> None:
 @pytest.mark.parametrize("name", sorted(MUTATIONS))
 def test_every_planted_bug_of_groups_is_found(name: str) -> None:
     with planted(name):
-        tried, outcome = first_failure(seeds(name), GROUPS_KIND)
+        tried, outcome = first_failure(seeds("simulated groups", name), GROUPS_KIND)
     assert outcome is not None, f"not found in {tried} histories"
 
 
 @pytest.mark.parametrize("name", sorted(delta_mutations.MUTATIONS))
 def test_every_planted_bug_of_the_delta_table_is_found_upon_it_only(name: str) -> None:
     with delta_mutations.planted(name):
-        tried, outcome = first_failure(seeds(name), DELTA_KIND)
+        tried, outcome = first_failure(seeds("simulated Delta", name), DELTA_KIND)
         assert outcome is not None, f"not found in {tried} histories"
         assert all(upon.sound for upon in campaign([outcome.plan.seed, 1, 2], GROUPS_KIND))

@@ -119,7 +119,7 @@ def administrator(actor: Actor) -> None:
         if state is None:
             continue
         if not state.alive:
-            _create(actor, rng.randrange(1, 4))
+            _create(actor, rng.randint(1, actor.scene.most_partitions))
             continue
         what = rng.choice(("alter", "trim", "config", "recreate", "trim"))
         if what == "alter":
@@ -138,7 +138,7 @@ def administrator(actor: Actor) -> None:
             actor.do(f"trims {partition} to {offset}", partial(_trim, handle, partition, offset))
         else:
             actor.do("deletes the topic", partial(_delete, handle))
-            _create(actor, rng.randrange(1, 4))
+            _create(actor, rng.randint(1, actor.scene.most_partitions))
     create_at_last(actor)
 
 

@@ -7,45 +7,37 @@ missed.
 
 1. It ends when its minutes are over, and a minute or two: what is left is shared out anew before
    each row, so that one that takes longer takes it from the others.
-2. Of a row's time two fifths go to its planted bugs. Which of them were not met in that time is
+2. What runs gets enough to be judged. With too few minutes for all rows it runs some of them, and
+   begins where a run with the ``--seed`` before this one ended; a planted bug is begun only while
+   there is time for a fifth of its budget, in which it is found. What was left out is said.
+3. Of a row's time two fifths go to its planted bugs. Which of them were not met in that time is
    said; a bug is missed that was looked for in as many histories as should do."""
 
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from tests.generators.registry import GENERATORS, OPERATIONS, WITH, Generator, seeds_for
-from tests.simulation import delta_mutations, group_mutations, mutations
-from tests.simulation.run import (
-    DELTA_KIND,
-    GROUPS_KIND,
-    TOPIC_KIND,
-    again,
-    first_failure,
-    shrink,
-    story,
-)
+from tests.generators.registry import GENERATORS, OPERATIONS, WITH, Generator
+from tests.planted import SIMULATED, all_histories, seeds_for
+from tests.simulation.run import again, first_failure, shrink, story
 from tests.simulation.run import campaign as simulate
 from tests.soak import load
 from tests.soak.campaign import Result, campaign
 from tests.soak.places import SITES
 from tests.storage.faults import Faults
 
-SIMULATED: dict[str, tuple[str, Any]] = {
-    "simulated topics": (TOPIC_KIND, mutations),
-    "simulated groups": (GROUPS_KIND, group_mutations),
-    "simulated Delta": (DELTA_KIND, delta_mutations),
-}
 LOAD = "load"
 WEIGHTS = {**dict.fromkeys(SIMULATED, 2), **dict.fromkeys(SITES, 3), LOAD: 4}
 """How much of the time a row gets; all others get 1."""
-BUGS_SHARE = 0.4
+BUGS_SHARE, BUGS_SHARE_OF_FEW = 0.4, 0.8
+"""How much of a row's time its planted bugs get, the second where there is little time."""
 
 QUICK_BUGS = ("acknowledged before the fold", "rows taken out before they moved")
 """Bugs that real processes, too, meet within seconds; planted on each storage in turn."""
@@ -59,6 +51,14 @@ LEAST_SECONDS = 4.0
 LOAD_LEAST = 40.0
 """A load that is shorter shows nothing."""
 MOST_HISTORIES = 400
+LEAST_HISTORIES = 10
+"""So many without a bug are the least that a row shows anything with."""
+HISTORY_SECONDS = {"simulated groups": 0.2, "simulated keys": 0.7, "simulated tables": 0.7}
+"""What a history took when this was written; all others took half a second at the most."""
+REAL_SECONDS, REAL_BUG_SECONDS = 30.0, 20.0
+"""The least for processes on a storage, and for each of the bugs that are planted in them."""
+LARGEST_PART = 0.5
+"""A row for which there is no time takes no more than this of the minutes."""
 
 
 class Bugs:
@@ -70,6 +70,16 @@ class Bugs:
         self.caught: list[str] = []
         self.missed: list[str] = []
         """Those that should have been met."""
+        self.left_out: list[str] = []
+        """Those for which there was too little time to begin with them."""
+
+    def begin(self, seed: int) -> Iterable[str]:
+        """Their names, in an order of the seed's: those that are left out are others each time."""
+        return random.Random(seed).sample(self.unmet, len(self.unmet))
+
+    def leave_out(self, name: str) -> None:
+        self.unmet.remove(name)
+        self.left_out.append(name)
 
     def note(self, name: str, was_caught: bool, was_tried: bool) -> str:
         """What to print."""
@@ -80,7 +90,8 @@ class Bugs:
         return "caught" if was_caught else "NOT caught"
 
     def __str__(self) -> str:
-        return f"{len(self.caught)}/{len(self.caught) + len(self.missed) + len(self.unmet)}"
+        every = (*self.caught, *self.missed, *self.unmet, *self.left_out)
+        return f"{len(self.caught)}/{len(every)}"
 
 
 class Row(NamedTuple):
@@ -99,11 +110,11 @@ HEADS = ("", "histories", "operations", "faults", "kills", "planted bugs caught"
 class Share:
     """The time of a row, and of its bugs, by a clock."""
 
-    def __init__(self, seconds: float, with_bugs: bool, clock: Callable[[], float]) -> None:
+    def __init__(self, seconds: float, for_bugs: float, clock: Callable[[], float]) -> None:
         self.clock = clock
         self.end = clock() + seconds
-        self.clean_end = self.end - (BUGS_SHARE * seconds if with_bugs else 0.0)
-        self.with_bugs = with_bugs
+        self.clean_end = self.end - for_bugs * seconds
+        self.with_bugs = for_bugs > 0
 
     @property
     def clean_left(self) -> float:
@@ -112,6 +123,10 @@ class Share:
     @property
     def left(self) -> float:
         return self.end - self.clock()
+
+    def has_time_for(self, row: str, seconds: float) -> bool:
+        """To look for a bug in a fifth of its budget, at so many seconds a history."""
+        return self.left >= all_histories()[row].margin * seconds
 
     def seeds(self, seeds: Iterable[int]) -> Iterable[int]:
         """These, until the time is over."""
@@ -123,8 +138,8 @@ class Share:
 
 def simulated(name: str, share: Share, first: int) -> Row:
     """Histories from seed ``first`` on, and then with each planted bug until it is found."""
-    kind, planted_bugs = SIMULATED[name]
-    done, entries, violations = 0, 0, 0
+    kind, _, planted_bugs, plant = SIMULATED[name]
+    done, entries, violations, began = 0, 0, 0, share.clock()
     met = Counter[str]()
     while not done or share.clean_left > 0:
         [outcome] = simulate([first + done], kind)
@@ -136,9 +151,13 @@ def simulated(name: str, share: Share, first: int) -> Row:
             smaller = shrink(outcome.plan)
             print(f"{story(smaller)}\n{again(smaller)}", flush=True)
     _say(name, done, first, met)
-    bugs = Bugs(planted_bugs.MUTATIONS if share.with_bugs else ())
-    for bug in list(bugs.unmet):
-        with planted_bugs.planted(bug):
+    each = (share.clock() - began) / done
+    bugs = Bugs(planted_bugs if share.with_bugs else ())
+    for bug in bugs.begin(first):
+        if not share.has_time_for(name, each):
+            bugs.leave_out(bug)
+            continue
+        with plant(bug):
             seeds = share.seeds(range(first, first + MOST_HISTORIES))
             count, failure = first_failure(seeds, kind)
         said = bugs.note(bug, failure is not None, count == MOST_HISTORIES)
@@ -149,7 +168,7 @@ def simulated(name: str, share: Share, first: int) -> Row:
 
 def generated(generator: Generator, share: Share, first: int) -> Row:
     """Histories of a generator, likewise."""
-    name, done, violations = generator.name, 0, 0
+    name, done, violations, began = generator.name, 0, 0, share.clock()
     counts = Counter[str]()
     with generator.surroundings():
         while not done or share.clean_left > 0:
@@ -163,14 +182,18 @@ def generated(generator: Generator, share: Share, first: int) -> Row:
     operations = counts.pop(OPERATIONS, 0)
     pairs = Counter({what: counts.pop(what) for what in list(counts) if WITH in what})
     _say(name, done, first, counts)
+    each = (share.clock() - began) / done
     if pairs:
         print(generator.told(pairs), flush=True)
     bugs = Bugs(generator.planted if share.with_bugs else ())
-    for bug in list(bugs.unmet):
+    for bug in bugs.begin(first):
+        if not share.has_time_for(name, each):
+            bugs.leave_out(bug)
+            continue
         planted, caught, count = generator.planted[bug], False, 0
         beside = generator.surroundings() if planted.beside and share.left > 0 else nullcontext()
         with planted.plant(), beside:
-            for seed in share.seeds(seeds_for(planted, MOST_HISTORIES)):
+            for seed in share.seeds(seeds_for(all_histories()[name], bug, MOST_HISTORIES)):
                 count += 1
                 caught = generator.history(seed).failure is not None
                 if caught:
@@ -195,7 +218,10 @@ def real(storage: str, share: Share, kills: int, seed: int) -> Row:
         done.append(result)
         _tell(result)
     bugs = Bugs(bugs_of(storage) if share.with_bugs else ())
-    for name in list(bugs.unmet):
+    for name in bugs.begin(seed):
+        if share.left < REAL_BUG_SECONDS:
+            bugs.leave_out(name)
+            continue
         operations = tries = 0
         caught = False
         while not caught and tries < BUG_TRIES and share.left > LEAST_SECONDS:
@@ -248,7 +274,7 @@ def table(rows: list[Row]) -> str:
     )
 
 
-def _works(given: argparse.Namespace) -> dict[str, Callable[[Share], Row]]:
+def _works(given: argparse.Namespace, names: Sequence[str]) -> dict[str, Callable[[Share], Row]]:
     """What makes each row."""
     works: dict[str, Callable[[Share], Row]] = {}
     for name in SIMULATED:
@@ -261,7 +287,43 @@ def _works(given: argparse.Namespace) -> dict[str, Callable[[Share], Row]]:
         works[storage] = lambda share, storage=storage: real(  # type: ignore[misc]
             storage, share, given.kills, given.seed
         )
-    return {name: work for name, work in works.items() if name in given.only}
+    return {name: works[name] for name in names if name in works}
+
+
+def least_seconds(name: str, with_bugs: bool) -> float:
+    """What a row takes to be judged, with its bugs."""
+    if name == LOAD:
+        return LOAD_LEAST
+    if name in SITES:
+        return REAL_SECONDS + (REAL_BUG_SECONDS * len(bugs_of(name)) if with_bugs else 0.0)
+    histories = all_histories()[name]
+    count = LEAST_HISTORIES + (histories.margin * len(histories.bugs) if with_bugs else 0)
+    return HISTORY_SECONDS.get(name, 0.5) * count
+
+
+class Chosen(NamedTuple):
+    rows: list[str]
+    """Those that there is time for."""
+    left_out: list[str]
+    """The others, in their turn: one runs all the same if the first ones leave time for it."""
+
+
+def chosen(names: Sequence[str], seconds: float, seed: int, with_bugs: bool) -> Chosen:
+    """All rows, or some in turn, behind those of the seed before."""
+    least = {name: least_seconds(name, with_bugs) for name in names}
+    if sum(least.values()) <= seconds:
+        return Chosen(list(names), [])
+    begin = 0
+    for _ in range(max(1, seed % 1000)):
+        in_turn = [*names[begin:], *names[:begin]]
+        left, count = seconds, 0
+        for name in in_turn:
+            left -= min(least[name], LARGEST_PART * seconds)
+            if count and left < 0:
+                break
+            count += 1
+        begin = (begin + count) % len(names)
+    return Chosen(in_turn[:count], in_turn[count:])
 
 
 def main(arguments: list[str] | None = None, *, clock: Callable[[], float] = time.monotonic) -> int:
@@ -274,31 +336,65 @@ def main(arguments: list[str] | None = None, *, clock: Callable[[], float] = tim
     parser.add_argument("--no-bugs", action="store_true", help="plant none")
     given = parser.parse_args(arguments)
     end = clock() + 60 * given.minutes
-    works, weight = _works(given), sum(WEIGHTS.get(name, 1) for name in given.only)
+    wanted = [name for name in names if name in given.only]
+    given.only, left_out = chosen(wanted, 60 * given.minutes, given.seed, not given.no_bugs)
+    _say_left_out(given, left_out)
+    seconds = {name: least_seconds(name, not given.no_bugs) for name in wanted}
+    if left_out:
+        for_bugs = BUGS_SHARE_OF_FEW
+        seconds = {name: min(s, LARGEST_PART * 60 * given.minutes) for name, s in seconds.items()}
+    else:
+        for_bugs = BUGS_SHARE
+        part = 60 * given.minutes / sum(WEIGHTS.get(name, 1) for name in wanted)
+        seconds = {name: max(s, part * WEIGHTS.get(name, 1)) for name, s in seconds.items()}
+    works, total_seconds = _works(given, wanted), sum(seconds[name] for name in given.only)
     rows: list[Row] = []
-    for name, work in works.items():
-        own = WEIGHTS.get(name, 1)
-        seconds = max(0.0, end - clock()) * own / weight
-        weight -= own
-        rows.append(work(Share(seconds, not given.no_bugs, clock)))
+
+    def run(name: str, of: float) -> None:
+        """A row, in its part of the time that is left."""
+        mine = max(0.0, end - clock()) * seconds[name] / of
+        rows.append(works[name](Share(mine, 0.0 if given.no_bugs else for_bugs, clock)))
+
+    for name in (name for name in given.only if name in works):
+        run(name, total_seconds)
+        total_seconds -= seconds[name]
+    for name in [name for name in left_out if name in works]:
+        left = end - clock()
+        if left > seconds[name]:
+            left_out.remove(name)
+            run(name, left)
     print(f"\n{table(rows)}")
     under_load: tuple[str, ...] = ()
     if LOAD in given.only:
-        seconds = end - clock()
-        if seconds >= LOAD_LEAST or not rows:
-            outcome = load.load(seconds)
+        left = end - clock()
+        if left >= LOAD_LEAST or not rows:
+            outcome = load.load(left)
             under_load = outcome.violations
             print(f"\n{load.table(outcome)}")
         else:
             print(f"\nThe load was left out: it takes {LOAD_LEAST:.0f} s, and there was less left.")
     for row in rows:
-        if row.bugs.unmet:
-            print(f"not met in the time: {row.name}: {', '.join(row.bugs.unmet)}")
+        for what, bugs in (
+            ("not met in the time", row.bugs.unmet),
+            ("left out", row.bugs.left_out),
+        ):
+            if bugs:
+                print(f"{what}: {row.name}: {', '.join(bugs)}")
     total = sum(row.kills for row in rows)
     missed = [row.name for row in rows if row.bugs.missed]
     violations = sum(row.violations for row in rows) + len(under_load)
+    _say_left_out(given, left_out)
     print(f"\n{total:,} kills, violations: {violations}; bugs missed on: {missed or 'none'}")
     return 1 if violations or missed else 0
+
+
+def _say_left_out(given: argparse.Namespace, rows: list[str]) -> None:
+    if rows:
+        print(
+            f"left out, as {given.minutes:g} minutes are too few for all: {', '.join(rows)}; "
+            f"--seed {given.seed + 1} goes on with them",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

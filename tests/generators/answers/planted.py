@@ -192,15 +192,15 @@ _in_a_zone = partial(
     Change(f"{_SOURCE}/Narrowed.java", "millis < REBASED ? SLACK : 0", "millis < REBASED ? 0 : 0"),
 )
 PLANTED = {
-    "a part of a plan is taken for all of it": Bug(_parts, 5),
+    "a part of a plan is taken for all of it": Bug(_parts),
     "the lag is counted in a part of a plan": Bug(partial(_parts_within, lag, "_records")),
     "a page is made of a part of a plan": Bug(
         partial(_parts_within, records._Gathering, "_stretch"), 5
     ),
-    "an estimate is rounded down": Bug(_rounded_down, 11),
-    "a state of any age is read by": Bug(_any_age, 13),
-    "who has committed nothing is left out": Bug(_left_out, 3),
-    "a copy's table begins anew at a file that is cut": Bug(_begun_anew, 4),
+    "an estimate is rounded down": Bug(_rounded_down),
+    "a state of any age is read by": Bug(_any_age),
+    "who has committed nothing is left out": Bug(_left_out),
+    "a copy's table begins anew at a file that is cut": Bug(_begun_anew),
     "Spark reads a part of a plan": Bug(_parts_in_spark, beside=True),
     "a part of a column is taken for the whole": Bug(_by_place, beside=True),
     "times are read in the zone of the JVM": Bug(_in_a_zone, beside=True),
