@@ -195,7 +195,7 @@ PLANTED = {
     "a part of a plan is taken for all of it": Bug(_parts),
     "the lag is counted in a part of a plan": Bug(partial(_parts_within, lag, "_records")),
     "a page is made of a part of a plan": Bug(
-        partial(_parts_within, records._Gathering, "_stretch"), 5
+        partial(_parts_within, records._Gathering, "_stretch")
     ),
     "an estimate is rounded down": Bug(_rounded_down),
     "a state of any age is read by": Bug(_any_age),
