@@ -73,11 +73,11 @@ class Simulated(NamedTuple):
 
 
 SIMULATED = {
-    "simulated topics": Simulated(TOPIC_KIND, 300, mutations.MUTATIONS, mutations.planted),
+    "simulated topics": Simulated(TOPIC_KIND, 200, mutations.MUTATIONS, mutations.planted),
     "simulated tables": Simulated(TABLE_KIND, 250, mutations.TABLE_MUTATIONS, mutations.planted),
     "simulated keys": Simulated(KEYS_KIND, 200, mutations.KEY_MUTATIONS, mutations.planted),
     "simulated groups": Simulated(
-        GROUPS_KIND, 120, group_mutations.MUTATIONS, group_mutations.planted
+        GROUPS_KIND, 150, group_mutations.MUTATIONS, group_mutations.planted
     ),
     "simulated Delta": Simulated(
         DELTA_KIND, 120, delta_mutations.MUTATIONS, delta_mutations.planted

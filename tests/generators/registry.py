@@ -94,7 +94,7 @@ GENERATORS = (
     Generator("power", "tests.generators.power", 3),
     Generator("interrupts", "tests.generators.interrupts", 3, 100),
     Generator("users' code", "tests.generators.users_code", 8),
-    Generator("views", "tests.generators.views", 3, 150),
+    Generator("views", "tests.generators.views", 3, 250),
     Generator("sizes", "tests.generators.sizes", 5),
     Generator("contents", "tests.generators.contents", 4, 600),
     Generator("input", "tests.generators.input", 4, 300),

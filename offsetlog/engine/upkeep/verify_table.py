@@ -280,7 +280,8 @@ class TableCheck:
         held = set(self._files(live))
         for extent in live:
             end = ends[extent.partition] if extent.partition < len(ends) else 0
-            if extent.base < end and extent.records and extent not in held:
+            begin = max(extent.base, self._state.start(extent.partition))
+            if begin < end and extent.records and extent not in held:
                 yield (
                     f"{what} has not all records of partition {extent.partition} below offset "
                     f"{end}: offsets {extent.base} to {extent.end} lie in no file of it"

@@ -21,6 +21,7 @@ from deltalake import DeltaTable, QueryBuilder
 import offsetlog
 from offsetlog.client.topic import TableInfo
 from offsetlog.engine.topic import topic_table
+from offsetlog.engine.upkeep.maintenance import Maintenance
 
 NOW = int(time.time() * 1000) - 3_600_000
 DAY_MS = 86_400_000
@@ -458,6 +459,18 @@ def test_verify_compares_the_table_with_the_chain(log: offsetlog.Log) -> None:
     segment.unlink()
     assert any("is gone" in fault for fault in faults(log))
     segment.write_bytes(data)
+
+
+def test_verify_asks_no_file_for_what_was_deleted_of_an_entry(log: offsetlog.Log) -> None:
+    """The log starts within an entry that is not rewritten yet, and the table ends there."""
+    with log.producer() as producer:
+        futures = [producer.send("orders", b"%d" % n, partition=0) for n in range(5)]
+    assert [future.result().offset for future in futures] == [0, 1, 2, 3, 4]
+    log.topic("orders").delete_records({0: 3})
+    Maintenance(log.open_topic("orders"), grace_ms=0)._publish(NOW)
+    info = log.topic("orders").table()
+    assert info is not None and info.end_offsets == {0: 3, 1: 0}
+    assert faults(log) == []
 
 
 def test_verify_reads_a_tables_log_as_others_do(
