@@ -18,9 +18,7 @@ HISTORIES = 30
 @pytest.mark.spark
 @pytest.mark.parametrize("bug", [name for name, bug in PLANTED.items() if bug.beside])
 def test_a_bug_planted_in_spark_is_found(bug: str) -> None:
-    first = PLANTED[bug].first_seed
-    seeds = f"{first}:{first + HISTORIES - 1}"
-    words = ["answers", "--planted", bug, "--seeds", seeds, "--failures", "1"]
+    words = ["answers", "--planted", bug, "--seeds", f"1:{HISTORIES}", "--failures", "1"]
     program = [sys.executable, "-m", "tests.generators", *words]
     done = subprocess.run(program, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "violations: 1" in done.stdout, done.stdout + done.stderr
