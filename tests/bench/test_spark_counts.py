@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MOST = {"requests_spark_plan": 9}
+MOST = {"requests_spark_plan": 10}
 """One of them looks whether the chain reaches its newest snapshot; one reads the root's id, which
 the tasks compare with what they see, and which a process that plans again has."""
 
