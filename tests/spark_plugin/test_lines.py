@@ -72,7 +72,8 @@ def test_available_now_is_a_single_batch(spark: Any, log: Any, tmp_path: Path) -
     """Limits hold for it, and the group learns of it at the next start."""
     fill(log, "orders", {0: 9})
     assert available_now(spark, tmp_path, maxOffsetsPerTrigger=4) == [0, 1, 2, 3]
-    assert lags(log) == {("orders", 0): 9, ("orders", 1): 0}, "from where the query begins"
+    # Nothing is committed yet. While the query is still a member its lag is that of its start.
+    assert lags(log) in ({}, {("orders", 0): 9, ("orders", 1): 0})
     assert available_now(spark, tmp_path) == [4, 5, 6, 7, 8]
     assert lags(log) == {("orders", 0): 5, ("orders", 1): 0}
     assert available_now(spark, tmp_path) == []
