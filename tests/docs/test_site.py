@@ -105,7 +105,7 @@ def test_every_public_method_is_in_the_reference(site: Path) -> None:
 
     inside = {
         "Log.url", "Log.purge_plan", "Log.open_topic", "Log.group_commit", "Log.offsets_table",
-        "Log.heartbeats", "Log.check_open", "Consumer.followed_reset",
+        "Log.heartbeats", "Log.check_open", "Log.keep_to_root", "Consumer.followed_reset",
         "Consumer.begin", "Consumer.out_of_range", "Group.reset_topics",
     }  # fmt: skip
     kinds = (
