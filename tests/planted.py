@@ -43,8 +43,6 @@ BEGINS, ENDS = "<!-- begin: python -m tests.planted -->", "<!-- end -->"
 HEAD = ("histories", "planted", "budget", *(f"from {seed}" for seed in FIRST_SEEDS))
 
 TOO_FAR = {
-    ("input", "messages repeat what was given"),
-    ("deletions", "an entry that was needed is not looked at again"),
     # Not met at all any more, in 100 histories of today's code.
     ("interrupts", "a thread that was never started is waited for"),
 }

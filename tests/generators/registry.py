@@ -97,11 +97,11 @@ GENERATORS = (
     Generator("views", "tests.generators.views", 3, 250),
     Generator("sizes", "tests.generators.sizes", 5),
     Generator("contents", "tests.generators.contents", 4, 600),
-    Generator("input", "tests.generators.input", 4, 600),
+    Generator("input", "tests.generators.input", 4, 300),
     Generator("secrets", "tests.generators.secrets", 4),
     Generator("other tools", "tests.generators.other_tools", 3),
     Generator("copies", "tests.generators.copies", 2),
-    Generator("deletions", "tests.generators.deletions", 10, 900),
+    Generator("deletions", "tests.generators.deletions", 10, 600),
     Generator("roots", "tests.generators.roots", 5, 150),
     Generator("answers", "tests.generators.answers", 8, 200),
 )
