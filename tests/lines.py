@@ -17,7 +17,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -154,11 +154,7 @@ def main(arguments: list[str]) -> int:
     if rest[:1] == ["--all"]:
         runs = [on_line(line, rest[1:], whole=True) for line in names]
     else:
-        make: dict[str, Callable[[], Run]] = {
-            name: (lambda name=name: on_line(name, rest)) for name in PYSPARK
-        }
-        make[NO_JAVAC] = lambda: without_javac(rest)
-        runs = [make[name]() for name in names]
+        runs = [without_javac(rest) if name == NO_JAVAC else on_line(name, rest) for name in names]
     failed = run_all(runs)
     if failed:
         print(f"Tests failed: {', '.join(failed)}.")

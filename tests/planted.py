@@ -43,11 +43,10 @@ BEGINS, ENDS = "<!-- begin: python -m tests.planted -->", "<!-- end -->"
 HEAD = ("histories", "planted", "budget", *(f"from {seed}" for seed in FIRST_SEEDS))
 
 TOO_FAR = {
-    # Not met at all any more, in 100 histories of today's code.
     ("interrupts", "a thread that was never started is waited for"),
 }
-"""Found within the budget, and not yet within a part of it from each seed: their histories have to
-lean on what they need."""
+"""Not found within a part of the budget, nor surely within all of it: their histories have to lean
+on what they need."""
 
 Distances = tuple[int | None, ...]
 """After how many histories it was found, from each of the first seeds on; None: not in a fifth of
