@@ -14,7 +14,7 @@ demo: $(VENV)/.spark
 	$(BIN)/offsetlog demo
 
 # One test after another: make test PARALLEL=
-PARALLEL ?= -n auto --maxprocesses 2 --dist loadfile --no-loadscope-reorder
+PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 # All tests on one line of Spark: make test SPARK=4.1
 SPARK ?=
 # The tests that find bugs quickly, and the checks of the code (tests/test_lint.py).

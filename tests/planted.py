@@ -42,12 +42,6 @@ README = Path(__file__).with_name("README.md")
 BEGINS, ENDS = "<!-- begin: python -m tests.planted -->", "<!-- end -->"
 HEAD = ("histories", "planted", "budget", *(f"from {seed}" for seed in FIRST_SEEDS))
 
-TOO_FAR = {
-    ("interrupts", "a thread that was never started is waited for"),
-}
-"""Not found within a part of the budget, nor surely within all of it: their histories have to lean
-on what they need."""
-
 Distances = tuple[int | None, ...]
 """After how many histories it was found, from each of the first seeds on; None: not in a fifth of
 its budget."""
@@ -152,8 +146,6 @@ def faults(table: Mapping[tuple[str, str], Distances]) -> list[str]:
     out = [f"{': '.join(name)}: is not in the table" for name in names if name not in table]
     out += [f"{': '.join(name)}: is planted no more" for name in table if name not in names]
     for histories, bug in planted:
-        if (histories.name, bug) in TOO_FAR:
-            continue
         for first, count in zip(FIRST_SEEDS, table.get((histories.name, bug), ()), strict=False):
             if count is None or count > histories.margin:
                 out.append(

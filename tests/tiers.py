@@ -87,6 +87,12 @@ ROWS = (
     ),
     Row(
         REST,
+        ("tests/generators/test_more_histories.py",),
+        "more histories of each generator and simulation",
+        "the longer, the better: some seconds of each",
+    ),
+    Row(
+        REST,
         ("tests/soak/test_load.py", "tests/bench/test_spark_counts.py"),
         "an even load, what a plan asks for",
         "one minute alone on the machine; a JVM of its own",

@@ -54,8 +54,11 @@ STEP_KINDS = (
     + ["topics", "ends", "trim", "alter", "maintain", "verify", "positions", "close_producer"]
     + ["reopen"]
 )  # fmt: skip
-READS = ["poll", "poll", "poll_arrow", "commit"]
+READS = ["poll", "poll", "poll_arrow", "commit", "commit_async"]
 """Of these some histories have many more."""
+STARTS = 0.2
+"""Of the interrupts so many come while a thread is started, if one is: few lines among many."""
+THREAD_LINES = 40
 
 
 class Hung(BaseException):
@@ -105,10 +108,11 @@ def in_cleanup(frame: FrameType | None, root: FrameType) -> bool:
 
 
 class Interrupt:
-    """Calls something and interrupts it at its n-th line."""
+    """Calls something and interrupts it at its n-th line, or at the n-th that starts a thread."""
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, line: int, *, of_threads: bool = False) -> None:
         self._left = line
+        self._of_threads = of_threads
         self.is_armed = True
         self.where = ""
         """Empty if it ended before."""
@@ -120,8 +124,9 @@ class Interrupt:
             if not is_traced(frame.f_code):
                 return None
             if event == "line" and self.is_armed and not self.where:
-                self._left -= 1
-                if self._left <= 0 and not in_cleanup(frame, root):
+                is_counted = frame.f_code.co_filename == threading.__file__ or not self._of_threads
+                self._left -= is_counted
+                if is_counted and self._left <= 0 and not in_cleanup(frame, root):
                     name = Path(frame.f_code.co_filename).name
                     self.where = f"{name}:{frame.f_lineno}"
                     raise KeyboardInterrupt
@@ -233,7 +238,11 @@ class History:
     def _step(self) -> None:
         what = self.chance.choice(self.kinds)
         self.counts[OPERATIONS] += 1
-        interrupt = self.interrupt = Interrupt(int(10 ** self.chance.uniform(0, 3.3)))
+        if self.chance.random() < STARTS:
+            line = self.chance.randint(1, THREAD_LINES)
+            interrupt = self.interrupt = Interrupt(line, of_threads=True)
+        else:
+            interrupt = self.interrupt = Interrupt(int(10 ** self.chance.uniform(0, 3.3)))
         try:
             interrupt.call(getattr(self, f"_{what}"))
         except KeyboardInterrupt:

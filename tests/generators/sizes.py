@@ -183,6 +183,7 @@ class History:
                 with self.log.consumer(group=f"group-{i}", enable_auto_commit=False) as consumer:
                     consumer.assign([("orders", 0)])
                     consumer.commit({("orders", 0): 0})
+        self.log.close()  # With it ends what it tidies beside its commits.
         with self.at_most(130, "listing them"), Log(self.store) as log:
             assert len(log.groups()) == groups
         with self.at_most(130, "describing one"), Log(self.store) as log:

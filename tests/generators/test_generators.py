@@ -10,7 +10,7 @@ import pytest
 
 from tests.generators.__main__ import main
 from tests.generators.registry import BY_NAME, GENERATORS, OPERATIONS, first_failure
-from tests.planted import TOO_FAR, all_histories, seeds_for
+from tests.planted import all_histories, seeds_for
 from tests.simulation.run import GROUPS_KIND, campaign, story
 
 MANY = int(os.environ.get("OFFSETLOG_HISTORIES", "0"))
@@ -37,8 +37,6 @@ def test_a_planted_bug_is_found(name, bug):
     seeds = seeds_for(all_histories()[name], bug, generator.budget)
     with generator.planted[bug].plant():
         count, outcome = first_failure(generator, seeds)
-    if outcome is None and (name, bug) in TOO_FAR:
-        pytest.xfail(f"not found in {count} histories: they have to lean on what it needs")
     assert outcome is not None, f"not found in {count} histories"
 
 
