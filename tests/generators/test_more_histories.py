@@ -1,5 +1,5 @@
-"""The long form of each generator and simulation, for some seconds of each: other histories than those
-of the short form. ``make soak`` goes on for as long as one likes."""
+"""The long form of each generator and simulation, for some seconds of each: other histories than
+those of the short form. ``make soak`` goes on for as long as one likes."""
 
 from __future__ import annotations
 
