@@ -26,7 +26,7 @@ from tests.generators.answers.planted import PLANTED
 from tests.generators.answers.spark_ways import SPARK_WAYS
 from tests.generators.answers.states import make, one_step
 from tests.generators.answers.ways import WAYS, Way
-from tests.generators.answers.world import TRAITS, Asked, Opened, World
+from tests.generators.answers.world import JOINS, TRAITS, Asked, Opened, World
 from tests.generators.registry import OPERATIONS, WITH
 
 RUNNING, REPLAY = "a running consumer", "Spark: replay"
@@ -36,6 +36,9 @@ OPENS_ANEW = {"command line", "copy", "copy's table"}
 BETWEEN = (
     "entries", "segments", "a snapshot", "a round", "an erasure", "an erasure", "records deleted",
 )  # fmt: skip
+BETWEEN_LEANING = "entries", "segments"
+"""The same where a history leans on what others would take away."""
+SPARK_QUESTIONS = 5
 LATER = 6.0
 """Seconds after which nobody may give what was erased."""
 __all__ = ["PLANTED", "history", "surroundings", "told"]
@@ -122,7 +125,8 @@ def asked(world: World, ways: Mapping[str, Way], rng: random.Random) -> list[tup
 def _change(world: World, rng: random.Random, name: str = "") -> None:
     """Something that most programs have not seen when they are asked."""
     topic = rng.choice(list(world.topics.values()))
-    _told_in_a_story(world, one_step, world, name or rng.choice(BETWEEN), topic)
+    between = BETWEEN if world.lean in (None, JOINS) else BETWEEN_LEANING
+    _told_in_a_story(world, one_step, world, name or rng.choice(between), topic)
     world.shift += LATER
 
 
@@ -152,7 +156,7 @@ def asked_in_spark(world: World, rng: random.Random) -> list[tuple[str, str]]:
     """Ask by some of Spark's ways: each starts processes of its own, and takes seconds."""
     found = []
     names = list(SPARK_WAYS)
-    for name in sorted(rng.sample(names, 3), key=names.index):
+    for name in sorted(rng.sample(names, SPARK_QUESTIONS), key=names.index):
         topic = rng.choice(list(world.topics.values()))
         with closing(world.open()) as opened:
             opened.log.topic(topic.name)

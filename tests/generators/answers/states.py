@@ -11,7 +11,17 @@ from typing import Any
 import offsetlog
 from offsetlog.errors import OffsetLogError
 from tests.generators.answers.model import Part, Rec, Topic
-from tests.generators.answers.world import LARGE, Opened, Running, World, record_of
+from tests.generators.answers.world import (
+    EARLY,
+    JOINS,
+    LARGE,
+    LATE,
+    LEAVES,
+    Opened,
+    Running,
+    World,
+    record_of,
+)
 
 DAY = 86_400_000
 NOW = 1_767_225_600_000
@@ -123,10 +133,14 @@ def killed_maintain(world: World, topic: Topic, opened: Opened) -> None:
 
 
 def _some_keys(world: World, topic: Topic) -> list[bytes]:
-    """Often one of an early record, so that an old file is rewritten and those behind it stay."""
-    early = [r.key for part in topic.parts for r in part.records()[:6] if r.key is not None]
-    if early and world.rng.random() < 0.6:
-        return [world.rng.choice(early)]
+    """Often one of an early record, so that an old file is rewritten and those behind it stay; or
+    of a late one, so that a young one is."""
+    records = [part.records() for part in topic.parts]
+    early = [r.key for some in records for r in some[:6] if r.key is not None]
+    late = [r.key for some in records for r in some[-6:] if r.key is not None]
+    if early and late and world.rng.random() < 0.7:
+        is_early = world.lean == EARLY or world.lean != LATE and world.rng.random() < 0.6
+        return [world.rng.choice(early if is_early else late)]
     return world.rng.sample(KEYS, world.rng.choice((1, 2, 3, 12)))
 
 
@@ -355,6 +369,37 @@ COPIED = (
     ("a round", "a copy", "segments", "a round", "a copy"),
 )
 """What the last steps of a history may be: files that are rewritten after a state was stored."""
+LEANING = {
+    LEAVES: (
+        ("by turns", "by turns", "by turns", "by turns", "a snapshot"),
+        ("a round", "by turns", "by turns", "by turns", "by turns", "a snapshot", "entries"),
+        ("by turns", "by turns", "by turns", "a killed erasure", "by turns", "a snapshot"),
+        ("another policy", "by turns", "by turns", "by turns", "by turns", "a snapshot"),
+        ("a round", "partitions added", "by turns", "by turns", "by turns", "a snapshot"),
+    ),
+    EARLY: (
+        ("segments", "by turns", "a snapshot", "an erasure"),
+        ("a round", "by turns", "segments", "a snapshot", "a killed erasure", "an erasure"),
+        ("partitions added", "segments", "segments", "a snapshot", "an erasure"),
+        ("by turns", "a large file", "by turns", "a snapshot", "a killed round", "an erasure"),
+        ("a table or none", "a round", "by turns", "a large file", "a snapshot", "an erasure"),
+    ),
+    LATE: (
+        ("segments", "a snapshot", "segments", "an erasure", "an erasure"),
+        ("a round", "by turns", "a snapshot", "segments", "segments", "an erasure"),
+        ("segments", "a large file", "a snapshot", "segments", "a killed erasure", "an erasure"),
+        ("retention", "segments", "a snapshot", "segments", "a table or none", "an erasure"),
+        ("a round", "segments", "a snapshot", "partitions added", "segments", "an erasure"),
+    ),
+    JOINS: (
+        ("a killed erasure", "another policy", "a round"),
+        ("retention", "a table or none", "a round", "records deleted"),
+        ("a table or none", "a round", "a killed erasure"),
+        ("partitions added", "another policy", "a killed round", "retention"),
+    ),
+}
+AFTER = ("a commit", "a reset", "a group joins", "a copy", "a consumer")
+"""These change nothing of it."""
 
 
 def make(world: World) -> None:
@@ -364,7 +409,12 @@ def make(world: World) -> None:
         one_step(world, name, world.a_topic())
     topic = world.a_topic()
     endings = COPIED if topic.has_table and world.rng.random() < 0.3 else ENDINGS
-    for name in world.rng.choice(endings):
+    if world.lean is not None:
+        endings = LEANING[world.lean]
+    steps = world.rng.choice(endings)
+    if world.lean is not None:
+        steps += tuple(name for name in AFTER if world.rng.random() < 0.6)
+    for name in steps:
         one_step(world, name, topic)
 
 

@@ -136,9 +136,14 @@ class Asked(NamedTuple):
         return self.log.topic(self.name)
 
 
+LEAVES, EARLY, LATE, JOINS = LEANS = ("leaves", "early rewrites", "late rewrites", "joins")
+"""What some histories lean on, since few others meet it."""
+
+
 class World:
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = rng = random.Random(seed)
+        self.lean = rng.choice((None, *LEANS))
         self.folder = folder
         self.root = str(folder / "log")
         self.counts: Counter[str] = Counter()
@@ -157,8 +162,8 @@ class World:
             snapshots_kept=rng.choice((1, 3)),
             commit_retry_seconds=0.0,
             publishing=IndexLimits(
-                leaf_extents=rng.choice((1, 2, 8)),
-                full_leaf=rng.choice((1, 5)),
+                leaf_extents=1 if self.lean == LEAVES else rng.choice((1, 2, 8)),
+                full_leaf=1 if self.lean == LEAVES else rng.choice((1, 5)),
                 sorted_at_once=2,
                 few_partitions=1,
             ),
@@ -176,7 +181,7 @@ class World:
         self.programs = [self.open()]
         self.keep: list[Any] = []
         """What must stay open to the end."""
-        for name in ("t", "u")[: rng.choice((1, 1, 2))]:
+        for name in ("t", "u")[: 1 if self.lean else rng.choice((1, 1, 2))]:
             self._create(name)
 
     # --- programs --------------------------------------------------------------------------
@@ -235,7 +240,7 @@ class World:
 
     def _create(self, name: str) -> None:
         rng = self.rng
-        topic = Topic(name, rng.choice((1, 2, 3)))
+        topic = Topic(name, 1 if self.lean == LEAVES else rng.choice((1, 2, 3)))
         topic.compacts = topic.keyed = rng.random() < 0.25
         topic.tombstones_go = rng.random() < 0.5
         topic.has_table = rng.random() < 0.45
