@@ -30,6 +30,7 @@ endif
 LINES ?= $(if $(PYTEST_ARGS),,4.0 4.1 4.3 no-javac)
 test-rest: $(VENV)/.rest
 	@$(JAR)
+	$(BIN)/python -m tests.spark_plugin.jvm
 	$(if $(LINES),$(BIN)/python -m tests.lines $(LINES))
 	$(BIN)/python -m pytest --tier rest $(PARALLEL) $(PYTEST_ARGS)
 

@@ -28,7 +28,7 @@ pytest_plugins = ["tests.servers.fixtures"]
 from offsetlog import redact  # noqa: E402
 from offsetlog.environment import spark_line, version_of  # noqa: E402
 from tests import tiers  # noqa: E402 - needs the path from above
-from tests.spark_plugin import zones  # noqa: E402
+from tests.spark_plugin import jvm  # noqa: E402
 from tests.turns import Turns  # noqa: E402
 
 PLANTED = ("tests/simulation/", "tests/generators/")
@@ -45,14 +45,14 @@ def pytest_configure(config: pytest.Config) -> None:
     if spark_line(version_of("pyspark") or "") in ("4.0", "4.1"):
         mute = "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
         config.addinivalue_line("filterwarnings", mute)
-    zones.choose()
+    jvm.choose()
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """What pytest itself says at its start is left out of a quiet run."""
     terminal = session.config.pluginmanager.get_plugin("terminalreporter")
     if terminal is not None:  # Only the process that shows the results has one.
-        terminal.write_line(f"Spark's JVM is in {zones.VARIABLE}={zones.choose()}")
+        terminal.write_line(f"Spark's JVM is in {jvm.VARIABLE}={jvm.choose()}")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

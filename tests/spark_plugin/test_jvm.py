@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark_plugin import zones
+from tests.spark_plugin import jvm
 
 IN_1850 = -3_786_825_600_000_000
 """The first of January, in microseconds."""
@@ -15,7 +15,7 @@ IN_1850 = -3_786_825_600_000_000
 @pytest.mark.every_line
 def test_the_jvm_is_in_the_zone_of_the_run(spark: Any) -> None:
     zone = spark._jvm.java.util.TimeZone.getDefault().getID()
-    assert zone == zones.choose()
+    assert zone == jvm.choose()
     assert zone not in ("UTC", spark.conf.get("spark.sql.session.timeZone"))
 
 
@@ -26,23 +26,25 @@ def test_each_zone_shows_times_that_go_through_javas_old_calendar(spark: Any) ->
     zone = spark._jvm.java.util.TimeZone
     chosen, off = zone.getDefault(), {}
     try:
-        for name in ("UTC", *zones.ZONES):
+        for name in ("UTC", *jvm.ZONES):
             zone.setDefault(zone.getTimeZone(name))
             java = times.toJavaTimestamp(IN_1850).getTime() * 1000
             off[name] = (java - IN_1850) // 1_000_000
     finally:
         zone.setDefault(chosen)
     assert off.pop("UTC") == 0
-    assert all(off.values()) and len(off) == len(zones.ZONES), off
+    assert all(off.values()) and len(off) == len(jvm.ZONES), off
 
 
 def test_days_take_turns_and_the_environment_chooses() -> None:
-    environment = {zones.OPTIONS: "-Xss4m"}
-    assert zones.choose(environment) in zones.ZONES
+    environment = {jvm.OPTIONS: "-Xss4m"}
+    assert jvm.choose(environment) in jvm.ZONES
     assert environment == {
-        zones.VARIABLE: zones.choose(environment),
-        zones.OPTIONS: f"-Xss4m -Duser.timezone={environment[zones.VARIABLE]}",
+        jvm.VARIABLE: jvm.choose(environment),
+        jvm.OPTIONS: " ".join(
+            ("-Xss4m", *jvm.SHORT_LIVED, f"-Duser.timezone={environment[jvm.VARIABLE]}")
+        ),
     }
-    assert zones.choose({zones.VARIABLE: "Asia/Tokyo"}) == "Asia/Tokyo"
+    assert jvm.choose({jvm.VARIABLE: "Asia/Tokyo"}) == "Asia/Tokyo"
     with pytest.raises(pytest.UsageError, match="Mars/Olympus is no time zone"):
-        zones.choose({zones.VARIABLE: "Mars/Olympus"})
+        jvm.choose({jvm.VARIABLE: "Mars/Olympus"})
