@@ -7,8 +7,9 @@
    a day agree; ``ZONE=Asia/Kolkata`` in the environment chooses one.
 2. It ends before code that is compiled twice, or garbage that is collected beside it, would pay:
    without both a session begins with 10 seconds of a processor in place of 17.
-3. ``python -m tests.spark_plugin.jvm`` keeps Spark's classes as they are once they are loaded. Where
-   its file is there, a session begins with 6 seconds; a JVM that it does not fit passes it over.
+3. ``python -m tests.spark_plugin.jvm`` keeps Spark's classes as they are once they are loaded.
+   Where its file is there, a session begins with 6 seconds; a JVM that it does not fit passes it
+   over.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ def _condition(ask: Asked) -> Condition:
 def filters(ask: Asked) -> None:
     """Conditions on partition, offset, timestamp, topic and value, and counts."""
     rng = ask.rng
-    for _ in range(2):
+    for _ in range(4):
         some = [_condition(ask) for _ in range(rng.choice((1, 1, 2)))]
         condition = " AND ".join(f"({one.sql})" for one in some)
         expected = [
