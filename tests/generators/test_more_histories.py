@@ -15,7 +15,7 @@ FIRST = 101
 """Behind the seeds of the short form. Above 1,000 some histories take minutes."""
 LAST = 1000
 LEAST = 2
-SECONDS = 8.0
+SECONDS = 5.0
 """No history begins later."""
 
 
