@@ -17,6 +17,7 @@ from pathlib import Path
 import pyspark
 
 from tests.servers.process import Server, free_port, listens
+from tests.spark_plugin.jvm import SHORT_LIVED
 
 HOME = Path(pyspark.__file__).parent
 
@@ -36,6 +37,7 @@ def _spark(port: int, kind: str, *arguments: str, hidden: Path | None = None) ->
         command = ["unshare", "-m", "sh", "-c", mount, str(hidden), *command]
     env = {
         "SPARK_HOME": str(HOME),
+        "SPARK_DAEMON_JAVA_OPTS": " ".join(SHORT_LIVED),
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_NO_DAEMONIZE": "1",

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import offsetlog.spark
+from tests.spark_plugin.jvm import SHORT_LIVED
 from tests.spark_plugin.story import report, story
 
 
 def settings(place: Path) -> dict[str, str]:
     return {
         "spark.ui.enabled": "false",
+        "spark.executor.extraJavaOptions": " ".join(SHORT_LIVED),
         "spark.executor.memory": "512m",
         "spark.executor.cores": "1",
         "spark.sql.shuffle.partitions": "2",
