@@ -100,6 +100,8 @@ class Topic:
         self.has_table = False
         self.table: list[list[Rec]] | None = None
         """The rows of the table since the last round of upkeep; None where that is not known."""
+        self.table_starts: list[int] = []
+        """Where the partitions began then."""
         self.table_is_due = False
         """Whether a round has just brought the table up to date."""
         self.unsure_tombstones = False

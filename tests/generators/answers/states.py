@@ -427,6 +427,7 @@ def one_step(world: World, name: str, topic: Topic) -> None:
     world.settle(topic)
     if topic.table_is_due:
         topic.table = [part.records() for part in topic.parts]
+        topic.table_starts = [part.start for part in topic.parts]
         topic.table_is_due = False
     if step not in _QUIET:
         topic.changes += 1
