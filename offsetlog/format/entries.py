@@ -56,7 +56,9 @@ class StoredEntry:
             raise CorruptLogError(f"{self.name} does not hold rows {first} to {first + count}.")
         if self._table is None:
             file = self._file or ParquetReader(self.data, self.name)
-            self._table = file.read(file.types(rows.TYPES), MAX_ENTRY_BYTES)
+            stored = file.types(rows.TYPES)
+            rows.check_columns(stored, ("partition", *rows.REQUIRED), self.name)
+            self._table = rows.check_values(file.read(stored, MAX_ENTRY_BYTES), self.name)
             self._file = None
         # Mostly the same columns are asked for, of one part after another.
         last = self._last

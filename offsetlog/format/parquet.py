@@ -148,6 +148,7 @@ class ParquetReader:
         self._data = memoryview(data)
         self._encodings = _OF_OTHERS if with_dictionaries else _OURS
         self._walked: dict[tuple[int, int], _Decoded] = {}
+        self._leaves_of: dict[tuple[str, ...], list[int]] = {}
         self._walked_groups: tuple[thrift.RowGroup, ...] | None = None
         try:
             length = int.from_bytes(self._data[-8:-4], "little")
@@ -256,13 +257,18 @@ class ParquetReader:
         """The numbers of Parquet's columns that a column consists of."""
         if columns == self._names:
             return list(range(self.metadata.num_columns))
+        known = self._leaves_of.get(tuple(columns))
+        if known is not None:
+            return known
         schema = self.metadata.schema
         paths = [schema.column(leaf).path for leaf in range(self.metadata.num_columns)]
-        return [
+        leaves = [
             leaf
             for leaf, path in enumerate(paths)
             if any(path == column or path.startswith(f"{column}.") for column in columns)
         ]
+        self._leaves_of[tuple(columns)] = leaves
+        return leaves
 
     def _walk(self, leaf: int, about: thrift.RowGroup) -> _Decoded:
         """What a column of a row group comes to."""

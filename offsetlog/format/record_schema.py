@@ -5,6 +5,8 @@ Invariants:
 1. In memory a batch of records has exactly the columns of ``ROWS``; on disk ``key`` and
    ``headers`` are left out where they are null throughout.
 2. Timestamps are milliseconds since the epoch, in UTC.
+3. What was read has each of ``REQUIRED`` of its columns; no time, partition or offset is null, and
+   no header is, whose name is UTF-8 (``check_columns``, ``check_values``).
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from offsetlog.errors import CorruptLogError
 
 HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 TIMESTAMP = pa.timestamp("ms", tz="UTC")
@@ -29,6 +33,10 @@ ROWS = pa.schema(
 )
 PARTITION = pa.field("partition", pa.int32())
 OFFSET = pa.field("offset", pa.int64())
+
+REQUIRED = ("value", "timestamp")
+"""Columns that every file of records has."""
+_NEVER_NULL = ("partition", "offset", "timestamp")
 
 HEADER_BYTES = 8
 """What a header weighs besides its name and value: the lengths of both."""
@@ -58,6 +66,47 @@ def complete(table: pa.Table, columns: tuple[str, ...]) -> pa.Table:
         for name in columns
     ]
     return pa.Table.from_arrays(arrays, schema=_schema(columns))
+
+
+def check_columns(stored: Sequence[str], required: Sequence[str], name: str) -> None:
+    """Refuse a file without a column that must be there."""
+    for column in required:
+        if column not in stored:
+            raise CorruptLogError(
+                f"{name} has no column {column!r}.",
+                "Its writer was not offsetlog; restore it from a backup.",
+            )
+
+
+def check_values(table: pa.Table, name: str) -> pa.Table:
+    """The same table; an error if it has what no writer lets in and no reader could give."""
+    names = table.schema.names
+    wrong = [
+        f"{column}s that are null"
+        for column in _NEVER_NULL
+        if column in names and table.column(column).null_count
+    ]
+    if "headers" in names:
+        faults = map(_header_fault, table.column("headers").chunks)
+        wrong += [f"a header {fault}" for fault in faults if fault]
+    if wrong:
+        raise CorruptLogError(
+            f"{name} has {wrong[0]}.", "Its writer was not offsetlog; restore it from a backup."
+        )
+    return table
+
+
+def _header_fault(lists: pa.Array) -> str | None:
+    if lists.null_count == len(lists):
+        return None
+    pairs = lists.flatten()
+    if pairs.null_count:
+        return "that is null"
+    try:
+        pairs.field(0).validate(full=True)
+    except pa.ArrowInvalid:
+        return "whose name is not UTF-8"
+    return None
 
 
 @cache

@@ -7,6 +7,8 @@ Invariants:
    they cover every byte, also when only a part of the file is read.
 2. A row group is checked before it is decoded.
 3. The count of records that the entry states caps what is decoded.
+4. Stored offsets ascend, and lie where their count leaves room for those before and behind them in
+   the range that the log says; what the footer says of them is true of what was read.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import mmap
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
@@ -174,6 +178,7 @@ class OpenSegment:
             self._memory = memoryview(shape)
         self._file = ParquetReader(self._memory, self.name)
         self._stored = self._file.types(rows.TYPES)
+        rows.check_columns(self._stored, rows.REQUIRED, self.name)
         self.groups = _groups(self._file.metadata, ref, records, self.name)
 
     def read(self, first: int, end: int, columns: tuple[str, ...]) -> list[pa.Table]:
@@ -197,23 +202,57 @@ class OpenSegment:
         newest = self._file.greatest(i, "timestamp")
         return MAX_OFFSET if newest is None else newest
 
-    def last_offset(self, i: int) -> int:
-        """The last offset of row group ``i`` of a segment with gaps, or more."""
-        last = self._file.greatest(i, "offset")
-        return MAX_OFFSET if last is None else last
+    def last_offsets(self, base: int, end: int) -> list[int]:
+        """The last offset of each row group of a segment of [base, end) with gaps, or more: what
+        the checked footer says."""
+        told = [self._file.greatest(i, "offset") for i in range(len(self.groups))]
+        before = base - 1
+        for i, last in enumerate(told):
+            if last is not None:
+                self._check_place(i, before + 1, last, base, end)
+                before = last
+        return [MAX_OFFSET if last is None else last for last in told]
 
-    def offsets(self, i: int) -> pa.ChunkedArray:
-        """The offsets that row group ``i`` of a rewritten segment stores."""
-        return self._group(i, ("offset",)).column(0)
+    def offsets(
+        self, i: int, base: int, end: int, table: pa.Table | None = None
+    ) -> npt.NDArray[np.int64]:
+        """The offsets that row group ``i`` of a rewritten segment of [base, end) stores; ``table``
+        has them, if it was read."""
+        table = self._group(i, ("offset",)) if table is None else table
+        offsets: npt.NDArray[np.int64] = table.column("offset").to_numpy()
+        first, last = int(offsets[0]), int(offsets[-1])
+        told = self._file.greatest(i, "offset")
+        is_told = told is None or told == last
+        if not is_told or first < base or (offsets[1:] <= offsets[:-1]).any():
+            raise self.misplaced(i)
+        self._check_place(i, first, last, base, end)
+        return offsets
+
+    def _check_place(self, i: int, first: int, last: int, base: int, end: int) -> None:
+        """That the offsets of row group ``i`` have room in [first, last], and all others before and
+        behind them in [base, end)."""
+        group, total = self.groups[i], self.groups[-1].first + self.groups[-1].records
+        before, behind = group.first, total - group.first - group.records
+        if last + behind >= end or last - max(first, base + before) + 1 < group.records:
+            raise self.misplaced(i)
+
+    def misplaced(self, i: int) -> CorruptLogError:
+        """That row group ``i`` has offsets which it can't have."""
+        return CorruptLogError(
+            f"{self.name}: the offsets of row group {i} are out of their place.",
+            "Its writer was not offsetlog; restore it from a backup.",
+        )
 
     def _group(self, i: int, columns: tuple[str, ...]) -> pa.Table:
         self._load(i)
+        if "offset" in columns:
+            rows.check_columns(self._stored, ("offset",), self.name)
         stored = [name for name in columns if name in self._stored] or ["timestamp"]
         budget = max(MAX_ROW_GROUP_BYTES, UNFOLDS_TO * self.ref.size)
         table = self._file.read_row_group(i, stored, budget)
         if table.num_rows != self.groups[i].records:
             raise self._changed(f"row group {i}")
-        return rows.complete(table, columns)
+        return rows.complete(rows.check_values(table, self.name), columns)
 
     def _load(self, i: int) -> None:
         if i in self._present:

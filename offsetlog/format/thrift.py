@@ -3,7 +3,9 @@
 1. Thrift's compact protocol, into numbers and slices of what was given; it stops at a limit.
 2. What Parquet's writers never write is refused, and not passed over: fields out of order or
    twice, elements of another type. So nobody can read it in another way than it is read here.
-3. A walk never leaves the bytes that it was given; what is wrong is ``ValueError``.
+3. A walk never leaves the bytes that it was given, nor goes deeper than ``MAX_DEPTH`` structs and
+   lists; what is wrong is ``ValueError``.
+4. ``Compact.java`` has the same rules, so that the JVM takes nothing that is refused here.
 """
 
 from __future__ import annotations
@@ -145,8 +147,7 @@ def page_header(data: memoryview, start: int) -> PageHeader:
 
 def _struct(data: memoryview, position: int, left: list[int], depth: int) -> tuple[Struct, int]:
     """(the struct that begins at ``position``, where it ends). ``left``: elements of lists."""
-    if depth > MAX_DEPTH:
-        raise ValueError("it is nested too deeply")
+    _check_depth(depth)
     out: Struct = {}
     number = 0
     try:
@@ -178,6 +179,11 @@ def _struct(data: memoryview, position: int, left: list[int], depth: int) -> tup
 _INTEGERS = frozenset((_INT16, _INT32, _INT64))
 
 
+def _check_depth(depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise ValueError("it is nested too deeply")
+
+
 def _value(
     data: memoryview, kind: int, position: int, left: list[int], depth: int
 ) -> tuple[Any, int]:
@@ -190,6 +196,7 @@ def _value(
     if kind == _STRUCT:
         return _struct(data, position, left, depth)
     if kind == _LIST:
+        _check_depth(depth)
         header = data[position]
         position += 1
         count, kind = header >> 4, header & 15
@@ -208,7 +215,7 @@ def _value(
             if chunk is not None and numbers is not None:
                 value, position = {3: numbers}, chunk.end()
             else:
-                value, position = _value(data, kind, position, left, depth)
+                value, position = _value(data, kind, position, left, depth + 1)
             out.append(value)
         return out, position
     if kind in _INTEGERS:

@@ -507,21 +507,27 @@ def _gapped_batches(
 ) -> Iterator[FetchedBatch]:
     """Of a segment with gaps, whose rows carry their offsets."""
     with_offset = tuple(dict.fromkeys((*columns, "offset")))
-    at = piece.start
+    extent, at = piece.extent, piece.start
+    told, before = source.last_offsets(extent.base, extent.end), -1
     for i, group in enumerate(source.groups):
-        if source.last_offset(i) < at or (since is not None and source.newest(i) < since):
+        if at >= piece.end:
+            break
+        if told[i] < at or (since is not None and source.newest(i) < since):
             continue
         [table] = source.read(group.first, group.first + group.records, with_offset)
-        offsets = table.column("offset").to_numpy()
+        offsets = source.offsets(i, extent.base, extent.end, table)
+        if offsets[0] <= before:
+            raise source.misplaced(i)
+        before = int(offsets[-1])
         low, high = np.searchsorted(offsets, [piece.start, piece.end])
         last = i == len(source.groups) - 1
-        end = piece.end if last else min(piece.end, int(offsets[-1]) + 1)
+        end = piece.end if last else min(piece.end, before + 1)
         if at < end:
             yield FetchedBatch(
-                piece.extent.partition,
+                extent.partition,
                 at,
                 end,
-                piece.extent.ts_type,
+                extent.ts_type,
                 table.slice(low, high - low).select(list(columns)),
             )
             at = end

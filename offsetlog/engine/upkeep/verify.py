@@ -636,15 +636,17 @@ def _portions(extents: list[Extent]) -> Iterator[list[Extent]]:
 def _segment_faults(name: str, extent: Extent, opened: segments.OpenSegment) -> Iterator[str]:
     columns = ("key", "value", "headers", "timestamp")
     spans: list[tuple[int, int]] = []
-    last = extent.base - 1
+    last = -1
     for i, group in enumerate(opened.groups):
         for table in opened.read(group.first, group.first + group.records, columns):
             times = rows.milliseconds(table.column("timestamp"))
             spans.append((int(times.min()), int(times.max())))
+        if spans[-1][1] > opened.newest(i):
+            yield f"{name}: row group {i} has later times than its footer says"
         if extent.rewritten:
-            offsets = opened.offsets(i).to_numpy()
-            if offsets[0] <= last or offsets[-1] >= extent.end or (np.diff(offsets) <= 0).any():
-                yield f"{name}: the offsets of row group {i} are out of their place"
+            offsets = opened.offsets(i, extent.base, extent.end)
+            if offsets[0] <= last:
+                raise opened.misplaced(i)
             last = int(offsets[-1])
     low, high = min((span[0] for span in spans), default=0), max((s[1] for s in spans), default=0)
     if spans and (low, high) != (extent.min_ts, extent.max_ts):
