@@ -2,9 +2,10 @@ package offsetlog.segment;
 
 import com.github.luben.zstd.ZstdDecompressCtx;
 import com.github.luben.zstd.ZstdException;
-import java.io.ByteArrayInputStream;
 import java.io.IOException;
-import java.util.zip.GZIPInputStream;
+import java.util.zip.CRC32;
+import java.util.zip.DataFormatException;
+import java.util.zip.Inflater;
 import net.jpountz.lz4.LZ4Exception;
 import net.jpountz.lz4.LZ4Factory;
 import net.jpountz.lz4.LZ4SafeDecompressor;
@@ -23,8 +24,15 @@ final class Codec implements AutoCloseable {
   private static final int ZSTD = 6;
   private static final int LZ4_RAW = 7;
 
+  /** Deflate, and no flag. */
+  private static final long GZIP_MAGIC = 0x00088B1FL;
+
+  private static final int GZIP_HEADER = 10;
+  private static final int GZIP_TRAILER = 8;
+
   private ZstdDecompressCtx zstd;
   private LZ4SafeDecompressor lz4;
+  private Inflater inflater;
 
   void decompress(int codec, byte[] data, int start, int length, byte[] target, int size)
       throws Unreadable {
@@ -38,7 +46,7 @@ final class Codec implements AutoCloseable {
             case GZIP -> gzip(data, start, length, target, size);
             default -> throw new Unreadable("it is compressed by codec " + codec);
           };
-    } catch (ZstdException | LZ4Exception | IOException error) {
+    } catch (ZstdException | LZ4Exception | IOException | DataFormatException error) {
       throw new Unreadable("a page can't be decompressed");
     }
     if (got != size) {
@@ -67,13 +75,36 @@ final class Codec implements AutoCloseable {
     return fits ? Snappy.rawUncompress(data, start, length, target, 0) : -1;
   }
 
-  private static int gzip(byte[] data, int start, int length, byte[] target, int size)
-      throws IOException {
-    try (GZIPInputStream in =
-        new GZIPInputStream(new ByteArrayInputStream(data, start, length), 1 << 13)) {
-      int got = in.readNBytes(target, 0, size);
-      return in.read() < 0 ? got : -1;
+  /** One member without extras, as writers write it, to its last byte; -1: it is another. */
+  private int gzip(byte[] data, int start, int length, byte[] target, int size)
+      throws DataFormatException {
+    int end = start + length - GZIP_TRAILER;
+    boolean isPlain =
+        end - start >= GZIP_HEADER && (Footer.little(data, start) & 0xFFFFFFFFL) == GZIP_MAGIC;
+    if (!isPlain) {
+      return -1;
     }
+    inflater = inflater == null ? new Inflater(true) : inflater;
+    inflater.reset();
+    inflater.setInput(data, start + GZIP_HEADER, end - start - GZIP_HEADER);
+    byte[] beyond = new byte[1];
+    int got = 0;
+    while (!inflater.finished()) {
+      // At the end of its bytes it has to be asked once more, or it does not see that it ends.
+      int some =
+          got < size ? inflater.inflate(target, got, size - got) : inflater.inflate(beyond);
+      if (got == size && some > 0 || some == 0 && !inflater.finished()) {
+        return -1;
+      }
+      got += some;
+    }
+    CRC32 sum = new CRC32();
+    sum.update(target, 0, got);
+    boolean fits =
+        inflater.getRemaining() == 0
+            && Footer.little(data, end) == (int) sum.getValue()
+            && Footer.little(data, end + 4) == got;
+    return fits ? got : -1;
   }
 
   @Override
@@ -81,6 +112,10 @@ final class Codec implements AutoCloseable {
     if (zstd != null) {
       zstd.close();
       zstd = null;
+    }
+    if (inflater != null) {
+      inflater.end();
+      inflater = null;
     }
   }
 }

@@ -20,12 +20,20 @@ public abstract class Column {
     pages = new Pages(codec);
   }
 
-  void begin(byte[] data, int start, int end, Footer.Chunk chunk, int rows, boolean nullable)
+  void begin(
+      byte[] data,
+      int start,
+      int end,
+      Footer.Chunk chunk,
+      int rows,
+      boolean nullable,
+      Unfolding unfolding)
       throws Unreadable {
     if (chunk.values() != rows) {
       throw Pages.broken();
     }
-    pages.begin(data, start, end, chunk.codec(), chunk.values());
+    pages.begin(data, start, end, chunk, unfolding);
+    unfolding.hold(pages.room());
     this.nullable = nullable;
     row = 0;
     count = 0;
@@ -57,7 +65,7 @@ public abstract class Column {
     row += rows;
   }
 
-  private void load() throws Unreadable {
+  final void load() throws Unreadable {
     pages.load();
     row = 0;
     count = pages.count;

@@ -5,34 +5,44 @@ import java.nio.charset.StandardCharsets;
 /**
  * Thrift's compact protocol, in which Parquet writes footers and the headers of pages.
  *
- * <p>Invariants: nothing outside {@code [start, end)} is read, whatever the bytes say; and no count
- * is believed that has no room in what is left.
+ * <p>Invariants:
+ *
+ * <ol>
+ *   <li>Nothing outside {@code [start, end)} is read, whatever the bytes say; no count is believed
+ *       that has no room in what is left, and all lists together have at most {@link #MAX_ELEMENTS}.
+ *   <li>The rules are those of {@code offsetlog/format/thrift.py}: fields ascend, numbers have at
+ *       most 64 bits, structs and lists are not nested deeply.
+ *   <li>A value is read only as the type that it has. Nothing is skipped: what is not known here is
+ *       unreadable, so this reader can't take it in another way than Python's.
+ * </ol>
  */
 final class Compact {
-  static final int STOP = 0;
   static final int TRUE = 1;
   static final int FALSE = 2;
-  static final int BYTE = 3;
   static final int I16 = 4;
   static final int I32 = 5;
   static final int I64 = 6;
-  static final int DOUBLE = 7;
   static final int BINARY = 8;
   static final int LIST = 9;
-  static final int SET = 10;
-  static final int MAP = 11;
   static final int STRUCT = 12;
+  private static final int STOP = 0;
   private static final int DEEPEST = 32;
-  private static final int DOUBLE_BYTES = 8;
+  private static final int MAX_FIELD = 64;
+  private static final int MAX_ELEMENTS = 100_000;
+  private static final int LONG_LIST = 15;
 
   private final byte[] data;
   private final int end;
   private int at;
+  private int elements = MAX_ELEMENTS;
   private int depth;
 
-  /** The number and the type of the field that {@link #field} found. */
-  int id;
+  /** Of each struct that was entered: the field that was found last, and all of them as bits. */
+  private final int[] ids = new int[DEEPEST + 1];
 
+  private final long[] found = new long[DEEPEST + 1];
+
+  /** The type of the field that {@link #field} found. */
   int type;
 
   Compact(byte[] data, int start, int end) {
@@ -45,111 +55,130 @@ final class Compact {
     return at;
   }
 
-  /** Enter a struct: its fields are counted from 0. The number is handed back to {@link #leave}. */
-  int enter() throws Unreadable {
+  /** The number of the field that {@link #field} found. */
+  int id() {
+    return ids[depth];
+  }
+
+  /** Enter the outermost struct, or one in a list. */
+  void enter() throws Unreadable {
     if (++depth > DEEPEST) {
       throw broken();
     }
-    int outer = id;
-    id = 0;
-    return outer;
+    ids[depth] = 0;
+    found[depth] = 0;
   }
 
-  void leave(int outer) {
+  /** Enter the struct that is the field. */
+  void enterField() throws Unreadable {
+    expect(STRUCT);
+    enter();
+  }
+
+  /** Leave a struct, which must have these fields. */
+  void leave(long required) throws Unreadable {
+    if ((found[depth] & required) != required) {
+      throw broken();
+    }
     depth--;
-    id = outer;
+  }
+
+  /** Leave a struct in which nothing is. */
+  void leaveEmpty() throws Unreadable {
+    if (field()) {
+      throw unknown();
+    }
+    leave(0);
+  }
+
+  static long fields(int... ids) {
+    long out = 0;
+    for (int id : ids) {
+      out |= 1L << id;
+    }
+    return out;
   }
 
   /** Whether the struct has another field; then its number and type are known. */
   boolean field() throws Unreadable {
     int head = next();
-    type = head & 0xF;
-    if (type == STOP) {
+    if (head == STOP) {
       return false;
     }
     int step = head >>> 4;
-    id = step == 0 ? i32() : id + step;
+    // A writer spells out only numbers that are 16 or more after the one before.
+    if (step == 0 || ids[depth] > MAX_FIELD) {
+      throw broken();
+    }
+    ids[depth] += step;
+    found[depth] |= 1L << ids[depth];
+    type = head & 0xF;
     return true;
   }
 
-  /** The size of a list, and with it the type of its elements, in {@link #type}. */
-  int list() throws Unreadable {
+  void expect(int wanted) throws Unreadable {
+    if (type != wanted) {
+      throw broken();
+    }
+  }
+
+  /** The size of the list that is the field, all of whose elements have a type. */
+  int list(int of) throws Unreadable {
+    expect(LIST);
     int head = next();
-    type = head & 0xF;
     int size = head >>> 4;
-    return bounded(size == 15 ? varint() : size);
+    size = bounded(size == LONG_LIST ? varint() : size);
+    elements -= size;
+    if (elements < 0 || (head & 0xF) != of) {
+      throw broken();
+    }
+    return size;
+  }
+
+  boolean truth() throws Unreadable {
+    if (type != TRUE && type != FALSE) {
+      throw broken();
+    }
+    return type == TRUE;
   }
 
   int i32() throws Unreadable {
-    long value = i64();
-    if (value != (int) value) {
-      throw broken();
-    }
-    return (int) value;
+    expect(I32);
+    return asInt(number());
   }
 
-  long i64() throws Unreadable {
+  /** A number of things, or of bytes. */
+  long count() throws Unreadable {
+    expect(I64);
+    return atLeastZero(number());
+  }
+
+  int count32() throws Unreadable {
+    expect(I32);
+    return asInt(atLeastZero(number()));
+  }
+
+  /** A whole number, as an element of a list has it. */
+  long number() throws Unreadable {
     long raw = varint();
     return (raw >>> 1) ^ -(raw & 1);
   }
 
   byte[] bytes() throws Unreadable {
-    int length = bounded(varint());
-    byte[] out = java.util.Arrays.copyOfRange(data, at, at + length);
-    at += length;
-    return out;
+    expect(BINARY);
+    return element();
   }
 
   String text() throws Unreadable {
     return new String(bytes(), StandardCharsets.UTF_8);
   }
 
-  /** Skip the value of a field or an element of a type. */
-  void skip(int type) throws Unreadable {
-    switch (type) {
-      case TRUE, FALSE -> {}
-      case BYTE -> next();
-      case I16, I32, I64 -> varint();
-      case DOUBLE -> at += bounded(DOUBLE_BYTES);
-      case BINARY -> {
-        int length = bounded(varint());
-        at += length;
-      }
-      case LIST, SET -> {
-        int size = list();
-        int of = this.type;
-        for (int i = 0; i < size; i++) {
-          skipElement(of);
-        }
-      }
-      case MAP -> {
-        int size = bounded(varint());
-        if (size > 0) {
-          int of = next();
-          for (int i = 0; i < size; i++) {
-            skipElement(of >>> 4);
-            skipElement(of & 0xF);
-          }
-        }
-      }
-      case STRUCT -> {
-        int outer = enter();
-        while (field()) {
-          skip(this.type);
-        }
-        leave(outer);
-      }
-      default -> throw broken();
-    }
-  }
-
-  /** A boolean takes a byte there, and none as a field. */
-  private void skipElement(int type) throws Unreadable {
-    if (type == TRUE || type == FALSE) {
-      next();
-    } else {
-      skip(type);
-    }
+  /** Bytes, as an element of a list has them. */
+  byte[] element() throws Unreadable {
+    int length = bounded(varint());
+    byte[] out = java.util.Arrays.copyOfRange(data, at, at + length);
+    at += length;
+    return out;
   }
 
   private int next() throws Unreadable {
@@ -165,6 +194,9 @@ final class Compact {
       int part = next();
       out |= (long) (part & 0x7F) << shift;
       if (part < 0x80) {
+        if (shift == 63 && part > 1) {
+          throw broken();
+        }
         return out;
       }
     }
@@ -178,7 +210,25 @@ final class Compact {
     return (int) size;
   }
 
+  private static int asInt(long value) throws Unreadable {
+    if (value != (int) value) {
+      throw broken();
+    }
+    return (int) value;
+  }
+
+  private static long atLeastZero(long value) throws Unreadable {
+    if (value < 0) {
+      throw broken();
+    }
+    return value;
+  }
+
+  static Unreadable unknown() {
+    return new Unreadable("its footer or a header of a page has what our writers don't write");
+  }
+
   private static Unreadable broken() {
-    return new Unreadable("its footer or a header of a page is no Thrift");
+    return new Unreadable("its footer or a header of a page is not as Parquet's are");
   }
 }

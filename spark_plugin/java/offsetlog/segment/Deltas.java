@@ -7,6 +7,11 @@ package offsetlog.segment;
  * are written.
  */
 final class Deltas {
+  /** What a block and a part of it have a multiple of. */
+  private static final int BLOCK = 128;
+
+  private static final int PART = 32;
+
   private final byte[] data;
   private final int end;
   private int at;
@@ -28,7 +33,7 @@ final class Deltas {
       throw Pages.broken();
     }
     int part = (int) (block / parts);
-    if (varint() != count || part % 8 != 0) {
+    if (varint() != count || block % BLOCK != 0 || part % PART != 0) {
       throw Pages.broken();
     }
     long value = zigzag();
@@ -87,6 +92,9 @@ final class Deltas {
       int part = data[at - 1];
       out |= (long) (part & 0x7F) << shift;
       if (part >= 0) {
+        if (shift == 63 && part > 1) {
+          throw Pages.broken();
+        }
         return out;
       }
     }

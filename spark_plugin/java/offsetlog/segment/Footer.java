@@ -1,8 +1,5 @@
 package offsetlog.segment;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.JsonNode;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
@@ -11,8 +8,9 @@ import java.util.Map;
 /**
  * The footer of a segment: where the columns of its row groups lie, and the sums of its row groups.
  *
- * <p>Invariants: the columns have the types of the format and no others; row groups tile the file
- * from byte 4 to the foot; all chunks lie within their row group. What is otherwise is unreadable.
+ * <p>Invariants: it has what Parquet demands and what our writers write, and nothing else; the columns
+ * have the types of the format and no others; row groups tile the file from byte 4 to the foot; all
+ * chunks lie within their row group. What is otherwise is unreadable.
  */
 public final class Footer {
   /** Physical types, encodings and codecs are Parquet's own numbers. */
@@ -26,21 +24,38 @@ public final class Footer {
   private static final int LIST = 3;
   private static final int UTF8 = 0;
   private static final int NONE = -1;
+
+  /** Logical types, by their numbers in Parquet's union. */
+  private static final int LOGICAL_STRING = 1;
+
+  private static final int LOGICAL_LIST = 3;
+  private static final int LOGICAL_TIME = 8;
   private static final int MAX_GROUPS = 1 << 16;
   private static final int MAX_GROUP_RECORDS = 1 << 22;
   private static final int MAX_GROUP_BYTES = 1 << 29;
-  private static final ObjectMapper JSON = new ObjectMapper();
 
   /** A leaf of the schema by its path, such as {@code headers.list.element.key}. */
   public record Leaf(int number, boolean nullable) {}
 
-  /** Of a leaf in a row group: {@code [start, end)} in the file. */
-  record Chunk(int type, int codec, long values, long start, long end) {}
+  /**
+   * Of a leaf in a row group: {@code [start, end)} in the file.
+   *
+   * @param greatest of its values, as its statistics have it; null: they don't
+   */
+  record Chunk(
+      String path, int type, int codec, long values, long start, long end, byte[] greatest) {}
 
   /** Its records are those from {@code first} on. */
   public record Group(long start, long end, long sum, int records, long first, Chunk[] chunks) {}
 
-  private record Element(String name, int type, int repetition, int children, int converted) {}
+  private record Element(
+      String name, int type, int repetition, int children, int converted, int logical) {
+    boolean isA(int type, int converted, int logical) {
+      return this.type == type
+          && this.converted == converted
+          && (this.logical == NONE || this.logical == logical);
+    }
+  }
 
   private record RawGroup(long records, List<Chunk> chunks) {}
 
@@ -49,6 +64,9 @@ public final class Footer {
   private final List<Element> schema = new ArrayList<>();
   private final List<RawGroup> rawGroups = new ArrayList<>();
   private final Map<String, String> keyValues = new HashMap<>();
+  private final List<String> paths = new ArrayList<>();
+  private final List<Integer> types = new ArrayList<>();
+  private int orders = NONE;
   private long records;
 
   /** Of the foot: the footer, its length and the magic, whose sum was compared already. */
@@ -57,7 +75,11 @@ public final class Footer {
     if (length < 0 || little(foot, length) != length || little(foot, length + 4) != MAGIC) {
       throw new Unreadable("its foot is none of Parquet's");
     }
-    readFile(new Compact(foot, 0, length));
+    Compact in = new Compact(foot, 0, length);
+    readFile(in);
+    if (in.position() != length) {
+      throw new Unreadable("its footer ends before its end");
+    }
     if (!"1".equals(keyValues.get("offsetlog.version")) || records != expectedRecords) {
       throw new Unreadable("it is of another version, or of another number of records");
     }
@@ -77,168 +99,299 @@ public final class Footer {
   // --- Parquet's structs ---------------------------------------------------------------------
 
   private void readFile(Compact in) throws Unreadable {
-    int outer = in.enter();
+    in.enter();
     while (in.field()) {
-      if (in.id == 2 && in.type == Compact.LIST) {
-        for (int n = in.list(); n > 0; n--) {
-          schema.add(element(in));
+      switch (in.id()) {
+        case 1 -> in.i32();
+        case 2 -> {
+          for (int n = in.list(Compact.STRUCT); n > 0; n--) {
+            schema.add(element(in));
+          }
         }
-      } else if (in.id == 3 && in.type == Compact.I64) {
-        records = in.i64();
-      } else if (in.id == 4 && in.type == Compact.LIST) {
-        int n = in.list();
-        if (n > MAX_GROUPS) {
-          throw new Unreadable("it has very many row groups");
+        case 3 -> records = in.count();
+        case 4 -> {
+          int n = in.list(Compact.STRUCT);
+          if (n > MAX_GROUPS) {
+            throw new Unreadable("it has very many row groups");
+          }
+          for (; n > 0; n--) {
+            rawGroups.add(group(in));
+          }
         }
-        for (; n > 0; n--) {
-          rawGroups.add(group(in));
+        case 5 -> {
+          for (int n = in.list(Compact.STRUCT); n > 0; n--) {
+            keyValue(in);
+          }
         }
-      } else if (in.id == 5 && in.type == Compact.LIST) {
-        for (int n = in.list(); n > 0; n--) {
-          keyValue(in);
+        case 6 -> in.bytes();
+        case 7 -> {
+          orders = in.list(Compact.STRUCT);
+          for (int n = orders; n > 0; n--) {
+            union(in, 1);
+          }
         }
-      } else {
-        in.skip(in.type);
+        default -> throw Compact.unknown();
       }
     }
-    in.leave(outer);
+    in.leave(Compact.fields(1, 2, 3, 4));
+  }
+
+  /** A struct with one field, which is an empty struct. */
+  private static void union(Compact in, int id) throws Unreadable {
+    in.enter();
+    if (!in.field() || in.id() != id) {
+      throw Compact.unknown();
+    }
+    in.enterField();
+    in.leaveEmpty();
+    in.leaveEmpty();
   }
 
   private static Element element(Compact in) throws Unreadable {
     int type = NONE;
     int repetition = REQUIRED;
-    int children = 0;
+    int children = NONE;
     int converted = NONE;
+    int logical = NONE;
     String name = "";
-    int outer = in.enter();
+    in.enter();
     while (in.field()) {
-      switch (in.id) {
-        case 1 -> type = in.i32();
-        case 3 -> repetition = in.i32();
+      switch (in.id()) {
+        case 1 -> type = in.count32();
+        case 3 -> repetition = in.count32();
         case 4 -> name = in.text();
-        case 5 -> children = in.i32();
-        case 6 -> converted = in.i32();
-        default -> in.skip(in.type);
+        case 5 -> children = in.count32();
+        case 6 -> converted = in.count32();
+        case 9 -> in.i32();
+        case 10 -> logical = logical(in);
+        default -> throw Compact.unknown();
       }
     }
-    in.leave(outer);
-    return new Element(name, type, repetition, children, converted);
+    in.leave(Compact.fields(4));
+    return new Element(name, type, repetition, children, converted, logical);
+  }
+
+  private static int logical(Compact in) throws Unreadable {
+    in.enterField();
+    if (!in.field()) {
+      throw Compact.unknown();
+    }
+    int logical = in.id();
+    in.enterField();
+    if (logical == LOGICAL_TIME) {
+      utcMillis(in);
+    } else if (logical != LOGICAL_STRING && logical != LOGICAL_LIST) {
+      throw Compact.unknown();
+    }
+    in.leaveEmpty();
+    in.leaveEmpty();
+    return logical;
+  }
+
+  private static void utcMillis(Compact in) throws Unreadable {
+    if (!in.field() || in.id() != 1 || !in.truth() || !in.field() || in.id() != 2) {
+      throw Compact.unknown();
+    }
+    in.expect(Compact.STRUCT);
+    union(in, 1);
   }
 
   private static RawGroup group(Compact in) throws Unreadable {
     long records = 0;
     List<Chunk> chunks = new ArrayList<>();
-    int outer = in.enter();
+    in.enter();
     while (in.field()) {
-      if (in.id == 1 && in.type == Compact.LIST) {
-        for (int n = in.list(); n > 0; n--) {
-          chunks.add(chunk(in));
+      switch (in.id()) {
+        case 1 -> {
+          for (int n = in.list(Compact.STRUCT); n > 0; n--) {
+            chunks.add(chunk(in));
+          }
         }
-      } else if (in.id == 3) {
-        records = in.i64();
-      } else {
-        in.skip(in.type);
+        case 2, 5, 6 -> in.count();
+        case 3 -> records = in.count();
+        case 7 -> {
+          in.expect(Compact.I16);
+          in.number();
+        }
+        default -> throw Compact.unknown();
       }
     }
-    in.leave(outer);
+    in.leave(Compact.fields(1, 2, 3));
     return new RawGroup(records, chunks);
   }
 
   private static Chunk chunk(Compact in) throws Unreadable {
     Chunk chunk = null;
-    int outer = in.enter();
+    in.enter();
     while (in.field()) {
-      if (in.id == 3 && in.type == Compact.STRUCT) {
-        chunk = columnMetadata(in);
-      } else {
-        in.skip(in.type);
+      switch (in.id()) {
+        case 2 -> in.count();
+        case 3 -> chunk = columnMetadata(in);
+        default -> throw Compact.unknown();
       }
     }
-    in.leave(outer);
-    if (chunk == null) {
-      throw new Unreadable("a column is described elsewhere");
-    }
+    in.leave(Compact.fields(2, 3));
     return chunk;
   }
 
   private static Chunk columnMetadata(Compact in) throws Unreadable {
+    String path = "";
     int type = NONE;
     int codec = NONE;
     long values = 0;
     long size = 0;
     long start = 0;
-    int outer = in.enter();
+    byte[] greatest = null;
+    in.enterField();
     while (in.field()) {
-      switch (in.id) {
-        case 1 -> type = in.i32();
-        case 4 -> codec = in.i32();
-        case 5 -> values = in.i64();
-        case 7 -> size = in.i64();
-        case 9 -> start = in.i64();
-        case 11 -> throw new Unreadable("it has a dictionary");
-        default -> in.skip(in.type);
+      switch (in.id()) {
+        case 1 -> type = in.count32();
+        case 2 -> {
+          for (int n = in.list(Compact.I32); n > 0; n--) {
+            in.number();
+          }
+        }
+        case 3 -> path = path(in);
+        case 4 -> codec = in.count32();
+        case 5 -> values = in.count();
+        case 6 -> in.count();
+        case 7 -> size = in.count();
+        case 9 -> start = in.count();
+        case 12 -> greatest = statistics(in);
+        case 13 -> encodingCounts(in);
+        case 16 -> sizes(in);
+        // A dictionary, an index, a filter: nothing that our writers write.
+        default -> throw Compact.unknown();
       }
     }
-    in.leave(outer);
-    if (start < 4 || size < 0 || start + size < start) {
+    in.leave(Compact.fields(1, 2, 3, 4, 5, 6, 7, 9));
+    if (start < 4 || start + size < start) {
       throw new Unreadable("a column lies nowhere");
     }
-    return new Chunk(type, codec, values, start, start + size);
+    return new Chunk(path, type, codec, values, start, start + size, greatest);
+  }
+
+  private static String path(Compact in) throws Unreadable {
+    List<String> parts = new ArrayList<>();
+    for (int n = in.list(Compact.BINARY); n > 0; n--) {
+      parts.add(new String(in.element(), java.nio.charset.StandardCharsets.UTF_8));
+    }
+    return String.join(".", parts);
+  }
+
+  /** The greatest value, or null. */
+  static byte[] statistics(Compact in) throws Unreadable {
+    byte[] old = null;
+    byte[] greatest = null;
+    in.enterField();
+    while (in.field()) {
+      switch (in.id()) {
+        case 1 -> old = in.bytes();
+        case 2, 6 -> in.bytes();
+        case 3, 4 -> in.count();
+        case 5 -> greatest = in.bytes();
+        case 7, 8 -> in.truth();
+        default -> throw Compact.unknown();
+      }
+    }
+    in.leave(0);
+    return greatest == null ? old : greatest;
+  }
+
+  /** How many pages there are of a kind and an encoding. */
+  private static void encodingCounts(Compact in) throws Unreadable {
+    for (int n = in.list(Compact.STRUCT); n > 0; n--) {
+      in.enter();
+      while (in.field()) {
+        if (in.id() > 3) {
+          throw Compact.unknown();
+        }
+        in.i32();
+      }
+      in.leave(Compact.fields(1, 2, 3));
+    }
+  }
+
+  /** What the values of a column take, and how often there is each level. */
+  private static void sizes(Compact in) throws Unreadable {
+    in.enterField();
+    while (in.field()) {
+      switch (in.id()) {
+        case 1 -> in.count();
+        case 2, 3 -> {
+          for (int n = in.list(Compact.I64); n > 0; n--) {
+            in.number();
+          }
+        }
+        default -> throw Compact.unknown();
+      }
+    }
+    in.leave(0);
   }
 
   private void keyValue(Compact in) throws Unreadable {
     String key = "";
     String value = "";
-    int outer = in.enter();
+    in.enter();
     while (in.field()) {
-      switch (in.id) {
+      switch (in.id()) {
         case 1 -> key = in.text();
         case 2 -> value = in.text();
-        default -> in.skip(in.type);
+        default -> throw Compact.unknown();
       }
     }
-    in.leave(outer);
-    keyValues.putIfAbsent(key, value);
+    in.leave(Compact.fields(1));
+    if (keyValues.put(key, value) != null) {
+      throw new Unreadable("it says twice what it says of itself");
+    }
   }
 
   // --- what they say -------------------------------------------------------------------------
 
   /** The columns of a segment, each once and with its type. */
   private void readSchema() throws Unreadable {
-    if (schema.isEmpty() || schema.get(0).children < 0) {
+    if (schema.isEmpty() || schema.get(0).type != NONE || schema.get(0).children < 0) {
       throw new Unreadable("it has no schema");
     }
     int at = 1;
-    int leaf = 0;
     for (int left = schema.get(0).children; left > 0; left--) {
       Element column = at < schema.size() ? schema.get(at) : null;
       if (column == null) {
         throw new Unreadable("its schema is cut off");
       }
-      boolean isFlat = column.children == 0 && column.repetition <= OPTIONAL;
+      boolean isFlat = column.children == NONE && column.repetition <= OPTIONAL;
       boolean known =
           switch (column.name) {
-            case "key", "value" -> isFlat && column.type == BYTE_ARRAY && column.converted == NONE;
-            case "timestamp" ->
-                isFlat && column.type == INT64 && column.converted == TIMESTAMP_MILLIS;
-            case "offset" -> isFlat && column.type == INT64 && column.converted == NONE;
+            case "key", "value" -> isFlat && column.isA(BYTE_ARRAY, NONE, NONE);
+            case "timestamp" -> isFlat && column.isA(INT64, TIMESTAMP_MILLIS, LOGICAL_TIME);
+            case "offset" -> isFlat && column.isA(INT64, NONE, NONE);
             case "headers" -> isListOfHeaders(at);
             default -> false;
           };
       if (!known || leaves.containsKey(column.name)) {
         throw new Unreadable("it has a column of another name or type");
       }
-      leaves.put(column.name, new Leaf(leaf++, column.repetition == OPTIONAL));
       if (isFlat) {
+        addLeaf(column.name, column.name, column);
         at++;
       } else {
-        leaves.put("headers.value", new Leaf(leaf++, true));
+        addLeaf("headers", "headers.list.element.key", schema.get(at + 3));
+        addLeaf("headers.value", "headers.list.element.value", schema.get(at + 4));
         at += 5;
       }
     }
-    if (at != schema.size()) {
+    if (at != schema.size() || (orders != NONE && orders != leaves.size())) {
       throw new Unreadable("its schema is longer than it says");
     }
+    if (!leaves.containsKey("value") || !leaves.containsKey("timestamp")) {
+      throw new Unreadable("it has no values or no times");
+    }
+  }
+
+  private void addLeaf(String name, String path, Element leaf) {
+    leaves.put(name, new Leaf(leaves.size(), leaf.repetition == OPTIONAL));
+    paths.add(path);
+    types.add(leaf.type);
   }
 
   /** {@code list<struct<key string, value binary>>}, in which all may be null. */
@@ -249,83 +402,82 @@ public final class Footer {
     Element list = schema.get(at);
     Element repeated = schema.get(at + 1);
     Element element = schema.get(at + 2);
-    Element key = schema.get(at + 3);
-    Element value = schema.get(at + 4);
-    return list.children == 1
-        && list.repetition == OPTIONAL
-        && list.converted == LIST
-        && repeated.children == 1
-        && repeated.repetition == REPEATED
-        && element.children == 2
-        && element.repetition == OPTIONAL
-        && isNullableBytes(key, "key", UTF8)
-        && isNullableBytes(value, "value", NONE);
+    return isGroup(list, "headers", 1, OPTIONAL)
+        && list.isA(NONE, LIST, LOGICAL_LIST)
+        && isGroup(repeated, "list", 1, REPEATED)
+        && repeated.isA(NONE, NONE, NONE)
+        && isGroup(element, "element", 2, OPTIONAL)
+        && element.isA(NONE, NONE, NONE)
+        && isNullableBytes(schema.get(at + 3), "key", UTF8, LOGICAL_STRING)
+        && isNullableBytes(schema.get(at + 4), "value", NONE, NONE);
   }
 
-  private static boolean isNullableBytes(Element leaf, String name, int converted) {
+  private static boolean isGroup(Element group, String name, int children, int repetition) {
+    return group.name.equals(name)
+        && group.children == children
+        && group.repetition == repetition;
+  }
+
+  private static boolean isNullableBytes(Element leaf, String name, int converted, int logical) {
     return leaf.name.equals(name)
-        && leaf.children == 0
-        && leaf.type == BYTE_ARRAY
+        && leaf.children == NONE
         && leaf.repetition == OPTIONAL
-        && leaf.converted == converted;
+        && leaf.isA(BYTE_ARRAY, converted, logical);
   }
 
   private void readGroups(long foot) throws Unreadable {
-    JsonNode said;
-    try {
-      said = JSON.readTree(keyValues.getOrDefault("offsetlog.groups", ""));
-    } catch (JsonProcessingException error) {
-      throw new Unreadable("it does not say its sums");
-    }
-    if (said == null || !said.isArray() || said.size() != rawGroups.size()) {
-      throw new Unreadable("it has other row groups than it says");
-    }
+    Sums said = new Sums(keyValues.getOrDefault("offsetlog.groups", ""));
     long reached = 4;
     long first = 0;
-    for (int i = 0; i < said.size(); i++) {
-      JsonNode each = said.get(i);
-      RawGroup raw = rawGroups.get(i);
-      if (each.size() != 4 || !each.get(0).canConvertToLong() || !each.get(2).isTextual()) {
-        throw new Unreadable("it does not say its sums");
-      }
-      long start = each.get(0).asLong();
-      long end = each.get(1).asLong(-1);
-      long count = each.get(3).asLong(-1);
-      boolean fits = start == reached && end >= start && end <= foot && count == raw.records;
-      if (!fits || count < 1 || count > MAX_GROUP_RECORDS || end - start > MAX_GROUP_BYTES) {
+    for (RawGroup raw : rawGroups) {
+      said.next();
+      boolean fits = said.start == reached && said.end >= said.start && said.end <= foot;
+      long size = said.end - said.start;
+      if (!fits || said.records != raw.records || size > MAX_GROUP_BYTES) {
         throw new Unreadable("a row group is not where it should be, or very large");
       }
-      if (raw.chunks.size() != leafCount()) {
-        throw new Unreadable("a row group has other columns");
+      if (said.records < 1 || said.records > MAX_GROUP_RECORDS) {
+        throw new Unreadable("a row group has no or very many records");
       }
-      for (Chunk chunk : raw.chunks) {
-        if (chunk.start < start || chunk.end > end || chunk.values < 0) {
-          throw new Unreadable("a column lies outside its row group");
-        }
-      }
+      check(raw.chunks, said.start, said.end);
       Chunk[] chunks = raw.chunks.toArray(new Chunk[0]);
-      groups.add(new Group(start, end, sum(each.get(2).asText()), (int) count, first, chunks));
-      reached = end;
-      first += count;
+      groups.add(
+          new Group(said.start, said.end, sum(said.sum), (int) said.records, first, chunks));
+      reached = said.end;
+      first += said.records;
     }
+    said.end();
     if (reached != foot || first != records) {
       throw new Unreadable("its row groups do not fill it");
     }
   }
 
-  private int leafCount() {
-    return leaves.size();
+  /** That a row group has the columns of the schema, each within its bytes. */
+  private void check(List<Chunk> chunks, long start, long end) throws Unreadable {
+    if (chunks.size() != paths.size()) {
+      throw new Unreadable("a row group has other columns");
+    }
+    for (int i = 0; i < chunks.size(); i++) {
+      Chunk chunk = chunks.get(i);
+      if (chunk.type != types.get(i) || !chunk.path.equals(paths.get(i))) {
+        throw new Unreadable("a row group has other columns");
+      }
+      if (chunk.start < start || chunk.end > end) {
+        throw new Unreadable("a column lies outside its row group");
+      }
+    }
   }
 
   /** A sum as it is stored: 16 hex digits. */
   public static long sum(String digits) throws Unreadable {
-    if (digits.length() != 16) {
-      throw new Unreadable("a sum has other than 16 digits");
+    boolean fits = digits.length() == 16;
+    for (int i = 0; fits && i < 16; i++) {
+      char digit = digits.charAt(i);
+      fits = digit >= '0' && digit <= '9' || digit >= 'a' && digit <= 'f';
     }
-    try {
-      return Long.parseUnsignedLong(digits, 16);
-    } catch (NumberFormatException error) {
-      throw new Unreadable("a sum is no number");
+    if (!fits) {
+      throw new Unreadable("a sum is not 16 hex digits");
     }
+    return Long.parseUnsignedLong(digits, 16);
   }
 }

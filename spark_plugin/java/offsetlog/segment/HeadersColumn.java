@@ -1,5 +1,8 @@
 package offsetlog.segment;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.CharacterCodingException;
+import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
 /**
@@ -7,7 +10,7 @@ import java.util.Arrays;
  * values begin.
  *
  * <p>Invariants: names and values tell the same lists; row {@code r} has the elements {@code
- * [firsts[r], firsts[r + 1])}.
+ * [firsts[r], firsts[r + 1])}; no element is null, and names are UTF-8.
  */
 public final class HeadersColumn {
   private static final byte NO_LIST = 0;
@@ -15,11 +18,11 @@ public final class HeadersColumn {
   private static final byte NO_ELEMENT = 2;
   private static final byte PRESENT = 4;
 
+  /** What is held of each entry besides its bytes: levels, shape and start. */
+  private static final long ENTRY_BYTES = 8;
+
   public int[] firsts = new int[1];
   public boolean[] isNull = new boolean[0];
-
-  /** Elements that are null themselves. */
-  public boolean[] isNoElement = new boolean[0];
 
   public final Leaf names;
   public final Leaf values;
@@ -40,13 +43,22 @@ public final class HeadersColumn {
     private int entries;
     private int elements;
 
-    private Leaf(Codec codec) {
+    private final boolean isText;
+
+    private Leaf(Codec codec, boolean isText) {
       pages = new Pages(codec);
+      this.isText = isText;
+    }
+
+    private void begin(byte[] data, long base, Footer.Chunk chunk, Unfolding unfolding)
+        throws Unreadable {
+      int from = (int) (chunk.start() - base);
+      pages.begin(data, from, (int) (chunk.end() - base), chunk, unfolding);
+      unfolding.hold(pages.room() + pages.unfolded() + ENTRY_BYTES * chunk.values());
     }
 
     /** Read all pages. The shape has for each entry its definition, and whether a row begins. */
-    private void read(byte[] data, int start, int end, Footer.Chunk chunk) throws Unreadable {
-      pages.begin(data, start, end, chunk.codec(), chunk.values());
+    private void read() throws Unreadable {
       entries = 0;
       elements = 0;
       int filled = 0;
@@ -78,6 +90,9 @@ public final class HeadersColumn {
         if (definition < NO_ELEMENT) {
           continue;
         }
+        if (definition == NO_ELEMENT) {
+          throw new Unreadable("a header is null");
+        }
         starts[elements] = BytesColumn.NULL;
         if (definition == PRESENT) {
           int length = to - at < 4 ? -1 : BytesColumn.length(bytes, at + 4);
@@ -86,6 +101,9 @@ public final class HeadersColumn {
           }
           starts[elements] = at + 4;
           at += 4 + length;
+          if (isText && !isUtf8(bytes, at - length, at)) {
+            throw new Unreadable("the name of a header is not UTF-8");
+          }
         }
         elements++;
       }
@@ -93,6 +111,24 @@ public final class HeadersColumn {
         throw Pages.broken();
       }
       return at;
+    }
+
+    private static boolean isUtf8(byte[] bytes, int from, int to) {
+      for (int i = from; i < to; i++) {
+        if (bytes[i] < 0) {
+          return isWideUtf8(bytes, i, to);
+        }
+      }
+      return true;
+    }
+
+    private static boolean isWideUtf8(byte[] bytes, int from, int to) {
+      try {
+        StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes, from, to - from));
+        return true;
+      } catch (CharacterCodingException wrong) {
+        return false;
+      }
     }
 
     private static byte[] room(byte[] old, int filled, int needed) {
@@ -106,14 +142,22 @@ public final class HeadersColumn {
   }
 
   HeadersColumn(Codec codec) {
-    names = new Leaf(codec);
-    values = new Leaf(codec);
+    names = new Leaf(codec, true);
+    values = new Leaf(codec, false);
   }
 
-  void begin(byte[] data, long base, Footer.Chunk name, Footer.Chunk value, int rows)
+  void begin(
+      byte[] data, long base, Footer.Chunk name, Footer.Chunk value, int rows, Unfolding unfolding)
       throws Unreadable {
-    names.read(data, (int) (name.start() - base), (int) (name.end() - base), name);
-    values.read(data, (int) (value.start() - base), (int) (value.end() - base), value);
+    names.begin(data, base, name, unfolding);
+    values.begin(data, base, value, unfolding);
+    this.rows = rows;
+  }
+
+  /** Decode all of them. */
+  void load() throws Unreadable {
+    names.read();
+    values.read();
     int entries = names.entries;
     if (!Arrays.equals(names.shape, 0, entries, values.shape, 0, values.entries)) {
       throw new Unreadable("names and values of headers differ in number");
@@ -121,9 +165,6 @@ public final class HeadersColumn {
     if (firsts.length < rows + 1) {
       firsts = new int[rows + 1];
       isNull = new boolean[rows];
-    }
-    if (isNoElement.length < names.elements) {
-      isNoElement = new boolean[names.elements];
     }
     int reached = -1;
     int elements = 0;
@@ -140,15 +181,14 @@ public final class HeadersColumn {
         // An element that follows one of the same row.
         throw Pages.broken();
       }
-      if (definition >= NO_ELEMENT) {
-        isNoElement[elements++] = definition == NO_ELEMENT;
+      if (definition > NO_ELEMENT) {
+        elements++;
       }
     }
     if (reached != rows - 1) {
       throw Pages.broken();
     }
     firsts[rows] = elements;
-    this.rows = rows;
     row = 0;
   }
 

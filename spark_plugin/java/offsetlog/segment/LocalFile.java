@@ -4,12 +4,15 @@ import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
+import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 
 /**
- * A file of this machine. A link at its place is not followed.
+ * A file of this machine. A link at its place is not followed, and what is no file (a pipe, which
+ * would be waited for, a socket, a device, a folder) is not opened.
  *
  * <p>It is read in pieces: a channel that fills an array takes a buffer outside the heap of the same
  * size, and keeps it for as long as the thread lives. So each thread has one small buffer of ours,
@@ -23,6 +26,9 @@ public final class LocalFile implements RandomAccess {
   private final FileChannel channel;
 
   public LocalFile(Path path) throws IOException {
+    if (!Files.isRegularFile(path, LinkOption.NOFOLLOW_LINKS)) {
+      throw new NoSuchFileException(path.toString(), null, "there is no file");
+    }
     channel = FileChannel.open(path, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS);
   }
 

@@ -8,15 +8,34 @@ import java.nio.ByteOrder;
 public final class LongColumn extends Column {
   static final VarHandle INT =
       MethodHandles.byteArrayViewVarHandle(int[].class, ByteOrder.LITTLE_ENDIAN);
-  private static final VarHandle LONG =
+  static final VarHandle LONG =
       MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
 
   private final long factor;
   public long[] values = new long[0];
 
+  /** What {@link #loadAll} fills next. */
+  private long[] spare = new long[0];
+
   LongColumn(Codec codec, long factor) {
     super(codec);
     this.factor = factor;
+  }
+
+  /** Decode all pages: the rows of the row group lie in {@link #values}. */
+  void loadAll(int rows) throws Unreadable {
+    long[] all = spare.length < rows ? new long[rows] : spare;
+    int done = 0;
+    while (pages.hasNext()) {
+      pages.header();
+      load();
+      System.arraycopy(values, 0, all, done, count);
+      done += count;
+    }
+    spare = values;
+    values = all;
+    row = 0;
+    count = rows;
   }
 
   @Override

@@ -13,6 +13,9 @@ import java.util.Set;
  * <ol>
  *   <li>The foot is compared with the sum that the log has of it before it is parsed, and a row
  *       group with the sum that the foot has of it before any of it is decoded.
+ *   <li>What the headers of its wanted pages say is added up and judged before any of them is
+ *       decoded. So is what a segment with gaps says of its offsets, as Python's reader judges it.
+ *   <li>Whatever the bytes are, they are rows or {@link Unreadable}; a lack of memory is the latter.
  *   <li>The rows that were stepped to lie in the columns until the next step, and no longer.
  *   <li>{@link #reached} is the offset behind the last row that was stepped to: what is unreadable
  *       lies there or behind it.
@@ -61,6 +64,10 @@ public final class SegmentReader implements AutoCloseable {
   private int next;
   private int left;
   private int given;
+
+  /** The last offset of the row group before, of those that were read; -1: none was. */
+  private long before;
+
   private long bytesChecked;
 
   /** Of the columns only those are decoded that are wanted. */
@@ -79,6 +86,21 @@ public final class SegmentReader implements AutoCloseable {
   /** Begin with a segment, of which the offsets {@code [start, end)} are wanted. */
   public void open(RandomAccess file, Ref ref, long start, long end)
       throws IOException, Unreadable {
+    try {
+      begin(file, ref, start, end);
+    } catch (RuntimeException | StackOverflowError | OutOfMemoryError error) {
+      throw unreadable(error);
+    }
+  }
+
+  private Unreadable unreadable(Throwable error) {
+    // What it held is worth more to others now.
+    memory = new byte[0];
+    return new Unreadable(ref.name + " can't be decoded here: " + error);
+  }
+
+  private void begin(RandomAccess file, Ref ref, long start, long end)
+      throws IOException, Unreadable {
     closeFile();
     this.file = file;
     this.ref = ref;
@@ -88,6 +110,7 @@ public final class SegmentReader implements AutoCloseable {
     next = 0;
     left = 0;
     given = 0;
+    before = -1;
     boolean fits = ref.footBytes >= 12 && ref.footBytes <= MAX_FOOT && ref.size > ref.footBytes;
     if (!fits || file.size() != ref.size) {
       throw new Unreadable(ref.name + " has another size than the log says");
@@ -101,11 +124,11 @@ public final class SegmentReader implements AutoCloseable {
     hasTimes = wants("timestamp");
     hasHeaders = wants("headers");
     hasOffsets = ref.hasGaps();
-    if (wanted.contains("timestamp") && !hasTimes) {
-      throw new Unreadable(ref.name + " has no times");
-    }
     if (hasOffsets && !footer.leaves.containsKey("offset")) {
       throw new Unreadable(ref.name + " has gaps and does not say which");
+    }
+    if (hasOffsets) {
+      checkToldOffsets();
     }
     expectGroups();
   }
@@ -146,6 +169,14 @@ public final class SegmentReader implements AutoCloseable {
    * @return how many they are; 0 when all are given
    */
   public int step() throws IOException, Unreadable {
+    try {
+      return stepOn();
+    } catch (RuntimeException | StackOverflowError | OutOfMemoryError error) {
+      throw unreadable(error);
+    }
+  }
+
+  private int stepOn() throws IOException, Unreadable {
     skip(given);
     for (given = 0; given == 0; ) {
       while (left == 0) {
@@ -186,34 +217,97 @@ public final class SegmentReader implements AutoCloseable {
     long low = hasOffsets ? first : Math.max(start, first);
     long high = hasOffsets ? first + group.records() : Math.min(end, first + group.records());
     int size = (int) (group.end() - group.start());
+    Unfolding unfolding = new Unfolding(ref.size);
+    unfolding.hold(size);
     if (memory.length < size) {
       memory = new byte[size];
     }
     file.read(group.start(), memory, size);
     check(memory, size, group.sum(), "row group " + (next - 1));
-    begin(keys, hasKeys, "key", group);
-    begin(values, hasValues, "value", group);
-    begin(times, hasTimes, "timestamp", group);
-    begin(offsets, hasOffsets, "offset", group);
+    begin(keys, hasKeys, "key", group, unfolding);
+    begin(values, hasValues, "value", group, unfolding);
+    begin(times, hasTimes, "timestamp", group, unfolding);
+    begin(offsets, hasOffsets, "offset", group, unfolding);
     if (hasHeaders) {
       Footer.Chunk name = group.chunks()[footer.leaves.get("headers").number()];
       Footer.Chunk value = group.chunks()[footer.leaves.get("headers.value").number()];
-      headers.begin(memory, group.start(), name, value, group.records());
+      headers.begin(memory, group.start(), name, value, group.records(), unfolding);
+      headers.load();
+    }
+    if (hasOffsets) {
+      offsets.loadAll(group.records());
+      checkOffsets(group);
     }
     left = (int) (high - first);
     skip((int) (low - first));
     left -= (int) (low - first);
   }
 
-  private void begin(Column column, boolean isThere, String name, Footer.Group group)
+  private void begin(
+      Column column, boolean isThere, String name, Footer.Group group, Unfolding unfolding)
       throws Unreadable {
     if (isThere) {
       Footer.Leaf leaf = footer.leaves.get(name);
       Footer.Chunk chunk = group.chunks()[leaf.number()];
       int from = (int) (chunk.start() - group.start());
       int to = (int) (chunk.end() - group.start());
-      column.begin(memory, from, to, chunk, group.records(), leaf.nullable());
+      column.begin(memory, from, to, chunk, group.records(), leaf.nullable(), unfolding);
     }
+  }
+
+  /** The last offsets of row groups, which the foot may say. */
+  private void checkToldOffsets() throws Unreadable {
+    long reached = ref.base - 1;
+    for (Footer.Group group : footer.groups) {
+      byte[] told = toldOffset(group);
+      if (told != null) {
+        long last = lastOffset(told);
+        checkPlace(group, reached + 1, last);
+        reached = last;
+      }
+    }
+  }
+
+  private byte[] toldOffset(Footer.Group group) {
+    return group.chunks()[footer.leaves.get("offset").number()].greatest();
+  }
+
+  private long lastOffset(byte[] told) throws Unreadable {
+    if (told.length != Long.BYTES) {
+      throw new Unreadable(ref.name + " has statistics of other numbers than offsets");
+    }
+    return (long) LongColumn.LONG.get(told, 0);
+  }
+
+  /** Those of a row group, which are decoded: they ascend, and lie where they can. */
+  private void checkOffsets(Footer.Group group) throws Unreadable {
+    long[] all = offsets.values;
+    int count = group.records();
+    for (int i = 1; i < count; i++) {
+      if (all[i] <= all[i - 1]) {
+        throw misplaced();
+      }
+    }
+    byte[] told = toldOffset(group);
+    long last = all[count - 1];
+    if (all[0] < ref.base || all[0] <= before || told != null && lastOffset(told) != last) {
+      throw misplaced();
+    }
+    checkPlace(group, all[0], last);
+    before = last;
+  }
+
+  /** That they have room in {@code [first, last]}, and all others before and behind them. */
+  private void checkPlace(Footer.Group group, long first, long last) throws Unreadable {
+    long behind = ref.records - group.first() - group.records();
+    long low = Math.max(first, ref.base + group.first());
+    if (last < 0 || last >= ref.end - behind || last - low + 1 < group.records()) {
+      throw misplaced();
+    }
+  }
+
+  private Unreadable misplaced() {
+    return new Unreadable(ref.name + " has offsets that are out of their place");
   }
 
   /** Of the next rows those whose offsets are in the range; others before them are passed over. */
@@ -221,14 +315,6 @@ public final class SegmentReader implements AutoCloseable {
     int from = offsets.row;
     int low = lowerBound(offsets.values, from, from + rows, start);
     int high = lowerBound(offsets.values, low, from + rows, end);
-    if (high > low && offsets.values[low] < reached) {
-      throw new Unreadable(ref.name + " has offsets that do not ascend");
-    }
-    for (int i = low + 1; i < high; i++) {
-      if (offsets.values[i] <= offsets.values[i - 1]) {
-        throw new Unreadable(ref.name + " has offsets that do not ascend");
-      }
-    }
     if (low > from) {
       skip(low - from);
       left -= low - from;

@@ -45,31 +45,20 @@ final class HeadersVector extends LogVector {
 
   /** All elements of the row group, by their numbers there. */
   private static final class Elements extends LogVector {
-    private final HeadersColumn column;
     private final Leaf[] leaves;
 
     Elements(StructType type, HeadersColumn column) {
       super(type);
-      this.column = column;
-      leaves = Arrays.stream(type.fieldNames()).map(this::leaf).toArray(Leaf[]::new);
+      leaves =
+          Arrays.stream(type.fieldNames()).map(name -> leaf(name, column)).toArray(Leaf[]::new);
     }
 
-    private Leaf leaf(String name) {
+    private static Leaf leaf(String name, HeadersColumn column) {
       return switch (name) {
         case "key" -> new Leaf(DataTypes.StringType, column.names);
         case "value" -> new Leaf(DataTypes.BinaryType, column.values);
         default -> throw new IllegalArgumentException("a header has no " + name);
       };
-    }
-
-    @Override
-    public boolean hasNull() {
-      return true;
-    }
-
-    @Override
-    public boolean isNullAt(int element) {
-      return column.isNoElement[element];
     }
 
     @Override

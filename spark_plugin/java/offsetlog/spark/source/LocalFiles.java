@@ -3,6 +3,7 @@ package offsetlog.spark.source;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
+import java.io.InputStream;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
 import java.nio.file.Path;
@@ -33,13 +34,16 @@ final class LocalFiles implements SegmentFiles {
 
   @Override
   public boolean isRoot() {
-    try {
-      Path file = root.resolve(ROOT_FILE);
-      if (Files.isSymbolicLink(file) || Files.size(file) > MAX_ROOT_FILE) {
-        return false;
-      }
-      JsonNode said = JSON.readTree(Files.readAllBytes(file));
-      return said.path("format").asInt() == 1 && said.path("id").asText().equals(rootId);
+    Path file = root.resolve(ROOT_FILE);
+    // Before it is opened: somebody else would have to write into a pipe.
+    if (!Files.isRegularFile(file, LinkOption.NOFOLLOW_LINKS)) {
+      return false;
+    }
+    try (InputStream in = Files.newInputStream(file, LinkOption.NOFOLLOW_LINKS)) {
+      byte[] data = in.readNBytes(MAX_ROOT_FILE + 1);
+      JsonNode said = data.length > MAX_ROOT_FILE ? JSON.nullNode() : JSON.readTree(data);
+      JsonNode format = said.path("format");
+      return format.isInt() && format.asInt() == 1 && rootId.equals(said.path("id").textValue());
     } catch (IOException error) {
       return false;
     }
