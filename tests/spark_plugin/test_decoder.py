@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 from offsetlog.format import record_schema as rows
 from offsetlog.format import segments
 from offsetlog.format.segments import EncodedSegment
+from tests.format.forged_segments import headers as said_headers
+from tests.format.forged_segments import text
 from tests.spark_plugin.java.decoder import Answer, Decoder, decoder
 
 pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="there is no javac")
@@ -29,14 +31,11 @@ BOUNDED = settings(
     max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 HEADERS = st.lists(
-    st.one_of(
-        st.none(),
-        st.fixed_dictionaries(
-            {
-                "key": st.one_of(st.none(), st.text(max_size=3)),
-                "value": st.one_of(st.none(), st.binary(max_size=3)),
-            }
-        ),
+    st.fixed_dictionaries(
+        {
+            "key": st.one_of(st.none(), st.text(max_size=3)),
+            "value": st.one_of(st.none(), st.binary(max_size=3)),
+        }
     ),
     max_size=3,
 )
@@ -90,18 +89,8 @@ class Stored:
 def said(offset: int, record: Any, columns: tuple[str, ...]) -> str:
     key, value, headers, time, _ = record
     words = {"key": f"k={text(key)}", "value": f"v={text(value)}", "timestamp": f"t={time * 1000}"}
-    each = "".join(
-        "-:-," if header is None else f"{text(header['key'])}:{text(header['value'])},"
-        for header in headers or ()
-    )
-    words["headers"] = "h=-" if headers is None else f"h=[{each}]"
+    words["headers"] = said_headers(headers)
     return " ".join([str(offset), *(words[name] for name in ALL if name in columns)])
-
-
-def text(value: Any) -> str:
-    return (
-        "-" if value is None else "'" + (value.encode() if isinstance(value, str) else value).hex()
-    )
 
 
 def stored(
@@ -182,7 +171,7 @@ def test_what_it_does_not_know_it_leaves_to_python(
 
 def small() -> list[Stored]:
     records = [(b"k%d" % i if i % 3 else None, b"value %d" % i,
-                [{"key": "h", "value": None}, None] if i % 2 else None, 1000 + i, 2)
+                [{"key": "h", "value": None}, {"key": "é", "value": b"v"}] if i % 2 else None, 1000 + i, 2)
                for i in range(7)]  # fmt: skip
     return [stored(records, codec="none", group=3), stored(records, gaps=True, group=4)]
 

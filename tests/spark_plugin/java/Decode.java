@@ -100,7 +100,7 @@ final class Decode {
     }
     StringBuilder out = new StringBuilder("[");
     for (int i = headers.firsts[at]; i < headers.firsts[at + 1]; i++) {
-      out.append(headers.isNoElement[i] ? "-" : bytes(headers.names.bytes, headers.names.starts[i]));
+      out.append(bytes(headers.names.bytes, headers.names.starts[i]));
       out.append(":").append(bytes(headers.values.bytes, headers.values.starts[i])).append(",");
     }
     return out.append("]").toString();

@@ -1,4 +1,4 @@
-"""A JVM with the decoder of segments and without Spark, asked line by line."""
+"""A JVM with the decoder of segments, or what names them, and without Spark, asked line by line."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pyspark
 
 JARS = ("jackson-core", "jackson-databind", "jackson-annotations", "zstd-jni", "lz4-java",
-        "snappy-java")  # fmt: skip
-SOURCE = Path(__file__).with_name("Decode.java")
+        "snappy-java", "spark-unsafe_2.13")  # fmt: skip
+HERE = Path(__file__).parent
 
 
 class Answer(NamedTuple):
@@ -51,18 +51,26 @@ class Decoder:
 
 @contextmanager
 def decoder(jar: Path, folder: Path) -> Iterator[Decoder]:
+    with program(jar, folder, "Decode") as process:
+        yield Decoder(process)
+
+
+@contextmanager
+def program(jar: Path, folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    """A program of this folder, which reads lines and writes lines."""
     spark = Path(pyspark.__file__).parent / "jars"
     path = [jar, *(one for name in JARS for one in spark.glob(f"{name}-[0-9]*.jar")), folder]
     joined = os.pathsep.join(map(str, path))
     javac = shutil.which("javac")
     assert javac is not None
-    subprocess.run([javac, "-cp", joined, "-d", folder, SOURCE], check=True)
-    program = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", joined, "Decode"]
+    source = HERE / f"{name.rpartition('.')[2]}.java"
+    subprocess.run([javac, "-cp", joined, "-d", folder, source], check=True)
+    command = ["java", "-Xmx512m", "-XX:TieredStopAtLevel=1", "-cp", joined, name]
     with subprocess.Popen(
-        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
-            yield Decoder(process)
+            yield process
         finally:
             assert process.stdin is not None
             process.stdin.close()

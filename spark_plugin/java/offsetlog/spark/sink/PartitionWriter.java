@@ -9,6 +9,9 @@ final class PartitionWriter {
 
   private static final int GROUP_BYTES = 16 << 20;
 
+  /** Of a segment: a reader bounds what a footer may describe. */
+  private static final int MOST_GROUPS = 1000;
+
   private final Topic topic;
   private final int partition;
   private final TaskFiles files;
@@ -58,7 +61,8 @@ final class PartitionWriter {
     if (rows.rows == 0) {
       return;
     }
-    if (encoder != null && !encoder.fits(rows)) {
+    boolean isFull = encoder != null && encoder.groups() >= MOST_GROUPS;
+    if (isFull || encoder != null && !encoder.fits(rows)) {
       endFile();
     }
     if (encoder == null) {

@@ -36,16 +36,40 @@ final class Root {
     }
   }
 
-  Folder folder() {
-    return new Folder(path);
+  /** Whether names can be resolved from its open folders, as nothing else is safe. */
+  boolean hasOpenFolders() throws IOException {
+    try (Folder folder = Folder.open(path)) {
+      return folder != null;
+    }
+  }
+
+  /** The folder of a topic; {@code make}: if there is none it is made. */
+  Folder topic(Topic topic, boolean make) throws IOException {
+    try (Folder root = Folder.open(path)) {
+      return make ? root.made(topic.folder()) : root.below(topic.folder());
+    }
+  }
+
+  /** That of a partition. */
+  Folder partition(Topic topic, int partition, boolean make) throws IOException {
+    String name = "partition=" + partition;
+    try (Folder above = topic(topic, make)) {
+      return make ? above.made(name) : above.below(name);
+    }
   }
 
   /** Makes its own name durable, where we may. */
   void sync() throws IOException {
-    folder().sync();
+    sync(path);
     Path above = path.toAbsolutePath().getParent();
     if (above != null && Files.isReadable(above)) {
-      new Folder(above).sync();
+      sync(above);
+    }
+  }
+
+  private static void sync(Path path) throws IOException {
+    try (Folder folder = Folder.open(path)) {
+      folder.sync();
     }
   }
 }

@@ -66,6 +66,11 @@ final class SegmentEncoder {
     return (hasKey || !rows.hasKeys()) && (hasHeaders || !rows.hasHeaders());
   }
 
+  /** How many row groups it has. */
+  int groups() {
+    return groups.size();
+  }
+
   /** Writes a row group that fits. */
   void write(RowBatch rows, Compressor compressor) throws IOException {
     rows.end(compressor);

@@ -4,19 +4,17 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.FileSystemException;
-import java.nio.file.Files;
-import java.nio.file.LinkOption;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
-import java.nio.file.StandardCopyOption;
-import java.nio.file.StandardOpenOption;
 import java.security.SecureRandom;
 import java.util.HexFormat;
 
 /**
  * A segment on a local disk: a temporary file that gets its name when its bytes are on the disk.
  *
- * <p>As with Python's store, no symbolic link below the root is followed, and the folder is synced
- * after the name.
+ * <p>As with Python's store, no symbolic link below the root is followed, whenever it comes: the
+ * folder is opened part by part for the temporary file, and again for the name, where it must be the
+ * same. It is synced after the name.
  */
 final class SegmentFile implements SegmentEncoder.Output, AutoCloseable {
   /** A channel keeps a buffer outside the heap as large as the largest piece that it was given. */
@@ -27,24 +25,42 @@ final class SegmentFile implements SegmentEncoder.Output, AutoCloseable {
   /** Its id, as an entry names it. */
   final String id = newId();
 
-  private final Folder folder;
+  private final Root root;
+  private final Topic topic;
+  private final int partition;
+
+  /** Of the folder in which the temporary file is. */
+  private final Object key;
+
   private final Path path;
-  private final Path temporary;
+  private final String name;
+  private final String temporary;
   private final FileChannel channel;
   private boolean isNamed;
 
-  /** {@code born}: the tip of the topic that was planned with. */
-  SegmentFile(Folder folder, long born) throws IOException {
-    this.folder = folder;
-    path = folder.path().resolve(String.format("%020d-%s.parquet", born, id));
+  /** Its name says the tip of the topic that was planned with. */
+  SegmentFile(Root root, Topic topic, int partition) throws IOException {
+    this.root = root;
+    this.topic = topic;
+    this.partition = partition;
+    name = String.format("%020d-%s.parquet", topic.tip(), id);
     long process = ProcessHandle.current().pid();
-    temporary = folder.path().resolve(".tmp-" + Long.toHexString(process) + "-" + newId());
-    channel =
-        FileChannel.open(
-            temporary,
-            StandardOpenOption.WRITE,
-            StandardOpenOption.CREATE_NEW,
-            LinkOption.NOFOLLOW_LINKS);
+    temporary = ".tmp-" + Long.toHexString(process) + "-" + newId();
+    try (Folder folder = root.partition(topic, partition, true)) {
+      path = folder.path().resolve(name);
+      key = folder.key();
+      channel = folder.create(temporary);
+    }
+  }
+
+  /** The folder in which the temporary file is; an error if another one is in its place. */
+  private Folder folder() throws IOException {
+    Folder folder = root.partition(topic, partition, false);
+    if (!folder.key().equals(key)) {
+      folder.close();
+      throw new NoSuchFileException(path.toString(), null, "No such file or directory");
+    }
+    return folder;
   }
 
   /** 128 random bits as 32 digits. */
@@ -73,9 +89,11 @@ final class SegmentFile implements SegmentEncoder.Output, AutoCloseable {
     try {
       channel.force(false);
       channel.close();
-      Files.move(temporary, path, StandardCopyOption.ATOMIC_MOVE);
-      isNamed = true;
-      folder.sync();
+      try (Folder folder = folder()) {
+        folder.rename(temporary, name);
+        isNamed = true;
+        folder.sync();
+      }
     } catch (IOException error) {
       throw named(error);
     }
@@ -96,7 +114,11 @@ final class SegmentFile implements SegmentEncoder.Output, AutoCloseable {
   public void close() throws IOException {
     channel.close();
     if (!isNamed) {
-      Files.deleteIfExists(temporary);
+      try (Folder folder = folder()) {
+        folder.delete(temporary);
+      } catch (FileSystemException gone) {
+        // Its folder is not there, and with it what has a name that upkeep sweeps.
+      }
     }
   }
 }

@@ -5,9 +5,9 @@ import java.net.InetAddress;
 import java.nio.file.FileSystemException;
 import java.nio.file.Path;
 import java.util.ArrayList;
-import java.util.HashMap;
+import java.util.HashSet;
 import java.util.List;
-import java.util.Map;
+import java.util.Set;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -27,8 +27,8 @@ final class TaskFiles implements AutoCloseable {
 
   private final WritePlan plan;
   private final Root root;
-  private final Map<String, Folder> topics = new HashMap<>();
-  private final Map<String, Folder> partitions = new HashMap<>();
+  private final Set<Topic> topics = new HashSet<>();
+  private final Set<String> partitions = new HashSet<>();
   private final List<SegmentFile> all = new ArrayList<>();
   private final List<Future<?>> onTheirWay = new ArrayList<>();
   private ExecutorService threads;
@@ -39,8 +39,9 @@ final class TaskFiles implements AutoCloseable {
     root = new Root(plan);
   }
 
+  /** Whether it is there, and this system writes into it safely. */
   boolean isRootThere() throws IOException {
-    return root.isThere();
+    return root.isThere() && root.hasOpenFolders();
   }
 
   boolean isEmpty() {
@@ -53,21 +54,12 @@ final class TaskFiles implements AutoCloseable {
 
   /** A new segment of a partition. */
   SegmentFile open(Topic topic, int partition) throws IOException {
-    String name = topic.folder() + "/partition=" + partition;
-    Folder folder = partitions.get(name);
-    if (folder == null) {
-      if (!root.isThere()) {
-        throw new FileSystemException(null, null, GONE);
-      }
-      Folder above = topics.get(topic.folder());
-      if (above == null) {
-        above = root.folder().below(topic.folder());
-        topics.put(topic.folder(), above);
-      }
-      folder = above.below("partition=" + partition);
-      partitions.put(name, folder);
+    boolean isNew = partitions.add(topic.folder() + "/" + partition);
+    if (isNew && !root.isThere()) {
+      throw new FileSystemException(null, null, GONE);
     }
-    SegmentFile file = new SegmentFile(folder, topic.tip());
+    topics.add(topic);
+    SegmentFile file = new SegmentFile(root, topic, partition);
     all.add(file);
     open++;
     return file;
@@ -109,8 +101,10 @@ final class TaskFiles implements AutoCloseable {
       }
     }
     onTheirWay.clear();
-    for (Folder topic : topics.values()) {
-      topic.sync();
+    for (Topic topic : topics) {
+      try (Folder folder = root.topic(topic, false)) {
+        folder.sync();
+      }
     }
     if (!topics.isEmpty()) {
       root.sync();
@@ -151,6 +145,14 @@ final class TaskFiles implements AutoCloseable {
     }
     if (reason == null) {
       reason = error.toString();
+    }
+    if (Folder.IS_LINK.equals(reason)) {
+      return new IOException(
+          "offsetlog.errors.StorageError: "
+              + where
+              + " is a symbolic link, and none is followed under the root. Put the root itself"
+              + " where the files are to lie, and remove the link.",
+          error);
     }
     String words = plan.failures().getOrDefault(reason, reason + ".");
     return new IOException(
