@@ -461,6 +461,19 @@ def extremes() -> Iterator[Forged]:
     yield from _offsets()
 
 
+def small_extremes() -> Iterator[Forged]:
+    """Those that cost nothing to make."""
+    for gaps in (False, True):
+        yield from _told(gaps)
+        yield from _without(gaps)
+        yield _parts(gaps).together("lists in lists", partial(_with_lists, 20_000))
+    yield from _offsets()
+
+
+def _with_lists(deep: int, raw: bytes) -> bytes:
+    return raw[:-1] + b"\x19" * (deep + 1) + b"\x03\0"
+
+
 def _parts(gaps: bool, group: int = 100) -> Parts:
     return Parts(encoded(table_of(7, gaps), "none", group))
 

@@ -97,6 +97,7 @@ GENERATORS = (
     Generator("views", "tests.generators.views", 3, 250),
     Generator("sizes", "tests.generators.sizes", 5),
     Generator("contents", "tests.generators.contents", 4, 600),
+    Generator("segments", "tests.generators.segments", 4, 100),
     Generator("input", "tests.generators.input", 4, 300),
     Generator("secrets", "tests.generators.secrets", 4),
     Generator("other tools", "tests.generators.other_tools", 3),

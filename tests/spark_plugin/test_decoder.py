@@ -171,7 +171,8 @@ def test_what_it_does_not_know_it_leaves_to_python(
 
 def small() -> list[Stored]:
     records = [(b"k%d" % i if i % 3 else None, b"value %d" % i,
-                [{"key": "h", "value": None}, {"key": "é", "value": b"v"}] if i % 2 else None, 1000 + i, 2)
+                [{"key": "h", "value": None}, {"key": "é", "value": b""}] if i % 2 else None,
+                1000 + i, 2)
                for i in range(7)]  # fmt: skip
     return [stored(records, codec="none", group=3), stored(records, gaps=True, group=4)]
 

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,12 @@ import pytest
 
 import offsetlog
 from offsetlog.environment import spark_jar, spark_line
+from offsetlog.format import segments as encoding
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
+from tests.engine.topic.test_forged_segments import erased_with
+from tests.engine.topic.test_forged_segments import opened as small
+from tests.format import forge
+from tests.format.forged_segments import Forged, Parts, forged_from
 from tests.spark_plugin.live import Live, opened, source
 
 COUNT, PARTITIONS = 6000, 2
@@ -57,8 +62,8 @@ def send(log: Any, count: int, seed: int) -> None:
             )
 
 
-def read(spark: Any, root: Path, **options: Any) -> Any:
-    return source(spark, root, subscribe="wide", includeHeaders="true", **options)
+def read(spark: Any, root: Path, subscribe: str = "wide", **options: Any) -> Any:
+    return source(spark, root, subscribe=subscribe, includeHeaders="true", **options)
 
 
 def counted(frame: Any) -> dict[str, int]:
@@ -193,19 +198,83 @@ def test_damage_is_told_in_the_same_words(spark: Any, copy: Path, only_with_a_ja
         assert len(set(errors)) == 1 and errors[0].startswith("CorruptLogError: wide/partition=0")
 
 
-def test_a_file_that_is_gone_or_a_link_is_told_in_the_same_words(
+def test_what_is_no_file_is_told_in_the_same_words_and_not_waited_for(
     spark: Any, copy: Path, tmp_path: Path, only_with_a_jar: None
 ) -> None:
     path = segments(copy)[1]
     moved = path.rename(tmp_path / "elsewhere")
-    for change in (lambda: None, lambda: path.symlink_to(moved)):
+    changes: list[Callable[[], object]] = [
+        lambda: None, lambda: path.symlink_to(moved), lambda: os.mkfifo(path),
+        lambda: os.mknod(path, 0o140600), path.mkdir,
+    ]  # fmt: skip
+    for change in changes:
         change()
-        errors = []
-        for reader in ("rows", "python", "jvm"):
-            spark.conf.set(SETTING, reader)
-            errors.append(message(read(spark, copy)))
-        spark.conf.unset(SETTING)
-        assert len(set(errors)) == 1 and errors[0]
+        assert in_the_words_of_all(spark, copy)
+        if path.is_symlink() or path.exists() and not path.is_dir():
+            path.unlink()
+
+
+def in_the_words_of_all(spark: Any, root: Path, **options: Any) -> str:
+    errors = []
+    for reader in ("rows", "python", "jvm"):
+        spark.conf.set(SETTING, reader)
+        errors.append(message(read(spark, root, **options)))
+    spark.conf.unset(SETTING)
+    [words] = set(errors)
+    return words
+
+
+def test_a_pipe_in_the_place_of_the_roots_file_is_not_waited_for(
+    spark: Any, copy: Path, only_with_a_jar: None
+) -> None:
+    frames = []
+    for reader in ("python", "jvm"):
+        spark.conf.set(SETTING, reader)
+        frames.append(read(spark, copy))
+    (copy / "_offsetlog.json").unlink()
+    os.mkfifo(copy / "_offsetlog.json")
+    words = {message(frame) for frame in frames}
+    spark.conf.unset(SETTING)
+    assert len(words) == 1 and words != {""}
+
+
+def nested(parts: Parts) -> Forged:
+    deep = b"\x19" * 20_000 + b"\x03\0"
+    return parts.together("lists in lists", lambda raw: raw[:-1] + b"\x19" + deep)
+
+
+def two_billion_headers(parts: Parts) -> Forged:
+    many = 2**31 - 1
+    for leaf in ("key", "value"):
+        repeated = forge.levels(forge.run(19, 0), forge.run(many - 19, 1))
+        stored = repeated + forge.levels(forge.run(many, 3))
+        parts.put(f"headers.list.element.{leaf}", forge.page(stored, len(stored), many), many)
+    return parts.together("headers")
+
+
+def zeros(parts: Parts) -> Forged:
+    frame = forge.zstd_frame(b"", 256 << 20)
+    pages = forge.page(frame, 256 << 20, 0) * 20
+    parts.put("value", pages, 19, forge.ZSTD)
+    return parts.together("zeros")
+
+
+@pytest.mark.parametrize("change", [nested, two_billion_headers, zeros])
+def test_a_segment_beyond_all_bounds_ends_a_query_and_no_more(
+    spark: Any, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    only_with_a_jar: None, change: Callable[[Parts], Forged],
+) -> None:  # fmt: skip
+    plain = encoding.encode
+
+    def encode(table: Any, *rest: Any) -> Any:
+        out = change(Parts(forged_from(plain(table, *rest))))
+        return encoding.EncodedSegment(memoryview(out.data), out.foot, out.sum)
+
+    with small(tmp_path) as log:
+        erased_with(log, monkeypatch, encode)
+    words = in_the_words_of_all(spark, tmp_path / "log", subscribe="t")
+    assert words.startswith("CorruptLogError: t/partition=0")
+    assert read(spark, root).count() == 3 * (COUNT + 10)
 
 
 def test_a_plan_that_is_old_is_planned_again(spark: Any, copy: Path, tasks_in: str) -> None:

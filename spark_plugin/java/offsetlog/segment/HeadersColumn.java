@@ -21,6 +21,8 @@ public final class HeadersColumn {
   /** What is held of each entry besides its bytes: levels, shape and start. */
   private static final long ENTRY_BYTES = 8;
 
+  private static final long HIGHEST_BITS = 0x8080808080808080L;
+
   public int[] firsts = new int[1];
   public boolean[] isNull = new boolean[0];
 
@@ -83,6 +85,7 @@ public final class HeadersColumn {
     }
 
     private int walk(int at, int to, int count) throws Unreadable {
+      boolean isAscii = !isText || areAscii(bytes, at, to);
       for (int i = 0; i < count; i++) {
         byte definition = definitions.areAllMost ? PRESENT : definitions.values[i];
         boolean begins = !repetitions.areAllMost && repetitions.values[i] == 0;
@@ -101,7 +104,7 @@ public final class HeadersColumn {
           }
           starts[elements] = at + 4;
           at += 4 + length;
-          if (isText && !isUtf8(bytes, at - length, at)) {
+          if (!isAscii && !isUtf8(bytes, at - length, at)) {
             throw new Unreadable("the name of a header is not UTF-8");
           }
         }
@@ -113,16 +116,23 @@ public final class HeadersColumn {
       return at;
     }
 
-    private static boolean isUtf8(byte[] bytes, int from, int to) {
-      for (int i = from; i < to; i++) {
-        if (bytes[i] < 0) {
-          return isWideUtf8(bytes, i, to);
+    /** Whether no byte has its highest bit: then all that is in them is text. */
+    private static boolean areAscii(byte[] bytes, int from, int to) {
+      int at = from;
+      for (; at + Long.BYTES <= to; at += Long.BYTES) {
+        if (((long) LongColumn.LONG.get(bytes, at) & HIGHEST_BITS) != 0) {
+          return false;
+        }
+      }
+      for (; at < to; at++) {
+        if (bytes[at] < 0) {
+          return false;
         }
       }
       return true;
     }
 
-    private static boolean isWideUtf8(byte[] bytes, int from, int to) {
+    private static boolean isUtf8(byte[] bytes, int from, int to) {
       try {
         StandardCharsets.UTF_8.newDecoder().decode(ByteBuffer.wrap(bytes, from, to - from));
         return true;

@@ -24,13 +24,20 @@ public final class LongColumn extends Column {
 
   /** Decode all pages: the rows of the row group lie in {@link #values}. */
   void loadAll(int rows) throws Unreadable {
+    available();
+    if (count == rows) {
+      return;
+    }
     long[] all = spare.length < rows ? new long[rows] : spare;
     int done = 0;
-    while (pages.hasNext()) {
-      pages.header();
-      load();
+    while (true) {
       System.arraycopy(values, 0, all, done, count);
       done += count;
+      if (!pages.hasNext()) {
+        break;
+      }
+      pages.header();
+      load();
     }
     spare = values;
     values = all;
