@@ -13,18 +13,20 @@ import pytest
 from offsetlog.client.log import Log
 from offsetlog.engine.env import REAL, Limits
 from offsetlog.errors import CorruptLogError
+from offsetlog.format import entries, segments
 from offsetlog.format import record_schema as rows
-from offsetlog.format import segments
 from offsetlog.storage import open_store
-from tests.format.forged_segments import Parts, extremes, forged_from
+from tests.format.bombs import MIB, forget_most, most_memory
+from tests.format.forged_segments import Parts, by_python, extremes, forged_from
 
 COUNT = 20
 MISPLACED = "the offsets of row group 0 are out of their place"
 Change = Callable[[pa.Table], pa.Table]
 
 
-def opened(place: Path) -> Log:
-    return Log(open_store(str(place / "log")), REAL._replace(limits=Limits(inline_bytes=64)))
+def opened(place: Path, inline: int = 64) -> Log:
+    limits = Limits(inline_bytes=inline)
+    return Log(open_store(str(place / "log")), REAL._replace(limits=limits))
 
 
 def erased_with(log: Log, monkeypatch: pytest.MonkeyPatch, encode: Callable[..., Any]) -> None:
@@ -68,7 +70,7 @@ def swapped(some: list[Any]) -> list[Any]:
 
 def with_header(pairs: pa.Array) -> Change:
     def change(table: pa.Table) -> pa.Table:
-        ends = [0] * (COUNT - 1) + [len(pairs)]
+        ends = [0] * table.num_rows + [len(pairs)]
         lists = pa.ListArray.from_arrays(ends, pairs)
         return table.set_column(table.schema.names.index("headers"), "headers", lists)
 
@@ -133,6 +135,30 @@ def test_columns_that_are_not_as_they_must_be(tmp_path, monkeypatch, what):
         is_refused(log, why)
 
 
+@pytest.mark.parametrize("what", ["a null time", "no times", "no values", "a name that is no text"])
+def test_columns_of_an_entry(tmp_path, monkeypatch, what):
+    change, why = CHANGES[what]
+    usual = entries.write_sealed
+
+    def write(schema: pa.Schema, table: pa.Table | None, *rest: Any) -> bytes:
+        if table is not None:
+            table = change(pa.table(table))
+        return usual(schema if table is None else table.schema, table, *rest)
+
+    with opened(tmp_path, 1 << 16) as log:
+        log.create_topic("t", partitions=1)
+        monkeypatch.setattr(entries, "write_sealed", write)
+        with log.producer(linger_ms=60_000) as producer:
+            for number in range(COUNT):
+                producer.send("t", b"%d" % number, headers=[("h", b"1")])
+        monkeypatch.undo()
+    with opened(tmp_path) as log:
+        with pytest.raises(CorruptLogError, match=why):
+            polled(log)
+        reports = {report.topic: report for report in log.verify()}
+        assert any(why in fault for fault in reports["t"].faults), reports["t"].faults
+
+
 def test_a_footer_that_is_nested_without_end_hides_no_other_fault(tmp_path, monkeypatch):
     def encode(table: pa.Table, *rest: Any) -> Any:
         deep = b"\x19" * 20_000 + b"\x03\0"
@@ -170,9 +196,6 @@ def test_a_footer_that_says_later_times_than_there_are_or_earlier(tmp_path, monk
 
 
 def test_no_extreme_is_read_or_is_an_error_of_another_library():
-    from tests.format.bombs import MIB, forget_most, most_memory
-    from tests.format.forged_segments import by_python
-
     count = 0
     for forged in extremes():
         forget_most()
