@@ -80,7 +80,8 @@ def test_what_is_far_beyond_all_bounds_is_refused_by_both(jvm: Decoder, tmp_path
     for forged in extremes():
         began = time.monotonic()
         answer = by_jvm(jvm, tmp_path, forged)
-        assert answer.end != "end" and answer.rows == [], forged.what
+        # Rows of a row group before the one that is wrong may have been given.
+        assert answer.end != "end" and len(answer.rows) < forged.records, forged.what
         assert "decoded here" not in answer.end, (forged.what, answer.end)
         assert time.monotonic() - began < MOST_SECONDS, forged.what
 
