@@ -529,16 +529,22 @@ def _long(gaps: bool) -> Iterator[Forged]:
         yield parts.together(f"a page of {name} that says 2 GiB")
     for name in ("key", "value", "headers.list.element.value", *(["offset"] if gaps else [])):
         parts = _parts(gaps)
-        zeros = (256 * MIB).to_bytes(4, "little")
-        frame = forge.zstd_frame(zeros, 256 * MIB)
-        empty = forge.page(frame, 256 * MIB + 4, 0) * 20
+        size = 255 * MIB
+        frame = forge.zstd_frame((size - 4).to_bytes(4, "little"), size - 4)
+        empty = forge.page(frame, size, 0) * 20
         count = field(parts.columns(parts.groups[0])[parts.leaf(name)], 5)[2]
         pages = parts.pages[0][parts.leaf(name)]
         header, end = forge.parse(pages)
         packed = forge.zstd_frame(pages[end:])
         field(header, 3)[2] = len(packed)
         parts.put(name, empty + forge.dump(header) + packed, count, forge.ZSTD)
-        yield parts.together(f"20 pages of {name} with 256 MiB of zeros and no rows")
+        yield parts.together(f"20 pages of {name} with 255 MiB of zeros and no rows")
+    parts = _parts(gaps)
+    size = 160 * MIB
+    word = forge.levels(forge.run(1, 1)) + size.to_bytes(4, "little")
+    long_page = forge.page(forge.zstd_frame(word, size), len(word) + size, 1)
+    parts.put("value", long_page * 7, 7, forge.ZSTD)
+    yield parts.together("seven values of 160 MiB of zeros")
 
 
 def _told(gaps: bool) -> Iterator[Forged]:
