@@ -16,6 +16,8 @@ import offsetlog
 from offsetlog.core.topic.entry import LOG_APPEND_TIME
 from offsetlog.environment import spark_jar
 from pyspark_offsetlog.runtime.jar import SETTING
+from tests.spark_plugin.live import source
+from tests.spark_plugin.test_reader import counted
 from tests.spark_plugin.written import records, refused, write
 
 HEADERS = """CASE
@@ -101,6 +103,18 @@ def test_both_paths_store_the_same(
         assert not writers(root, "j") | writers(root, "p")
     if "segment_bytes" in config:
         assert len(list((root / "j").glob("partition=*/*.parquet"))) > 6
+
+
+def test_what_the_jvm_wrote_the_jvm_reads(spark: Any, root: Path) -> None:
+    """What it does not know in a footer it would leave to Python, and nobody would see it."""
+    for compression in ("zstd", "gzip", "none"):
+        create(root, compression, compression=compression)
+        frame = spark.range(0, 20_000, 1, 1).selectExpr("id", *COLUMNS[:3])
+        write_with(spark, "auto", frame, root, compression)
+        assert writers(root, compression) == {"offsetlog"}
+        read = source(spark, root, subscribe=compression, includeHeaders="true")
+        assert len(read.collect()) == 20_000
+        assert counted(read)["rowsOfJvm"] == 20_000
 
 
 def test_rows_without_key_headers_and_time(spark: Any, root: Path) -> None:
