@@ -240,7 +240,7 @@ class OpenSegment:
         """That row group ``i`` has offsets which it can't have."""
         return CorruptLogError(
             f"{self.name}: the offsets of row group {i} are out of their place.",
-            "Its writer was not offsetlog; restore it from a backup.",
+            "Run 'offsetlog verify' on the topic, and restore the file from a backup.",
         )
 
     def _group(self, i: int, columns: tuple[str, ...]) -> pa.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,12 +175,12 @@ def test_a_segment_that_gives_fewer_records_than_the_log_says(spark: Any, root: 
 
     try:
         options = {"startingOffsets": json.dumps({"compacted": {"0": later, "1": 0}})}
-        with forged(spark, "auto", without_the_first) as session:
-            said = message(source(session, root, subscribe="compacted", **options))
-        assert said == (
-            f"{forgery.relative_to(root)} gave {extent.records - 1} records of offsets {later} to "
-            f"{extent.end} of compacted-0, and the log says that it has {extent.records}. Run "
-            "'offsetlog verify' on the topic."
-        )
+        # Neither reader takes it: the JVM leaves it to Python, which says so.
+        name = re.escape(str(forgery.relative_to(root)))
+        with (
+            forged(spark, "auto", without_the_first) as session,
+            pytest.raises(Exception, match=f"{name}: the offsets of row group 0 are out of"),
+        ):
+            source(session, root, subscribe="compacted", **options).collect()
     finally:
         forgery.unlink()
