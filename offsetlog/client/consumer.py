@@ -12,6 +12,9 @@ Invariants:
    commits by itself if it is time, releases partitions, takes new ones, follows resets.
 4. A ``with`` block that ends by an exception commits nothing new, and leaves the group.
 5. One thread uses it at a time; another is refused meanwhile.
+6. A poll returns in its time, also where a server answers nothing: what it began goes on in a
+   thread of its own, which alone uses the cursor until it has ended. The next poll takes what it
+   found, any other call waits for its end; callbacks run in the caller's thread.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, cast
 
 import pyarrow as pa
@@ -38,6 +41,7 @@ from offsetlog.arguments import (
     many,
     mapping,
 )
+from offsetlog.client.poll_round import PollRound
 from offsetlog.client.rules import CONSUMER_SETTINGS, OFFSETS, RECORDS, TOPICS
 from offsetlog.client.to_records import to_records
 from offsetlog.core.topic.plan import check_partition
@@ -67,6 +71,8 @@ from offsetlog.values import Record, TopicPartition, held_offsets
 
 LOCAL_PAUSE_SECONDS = 0.002
 REMOTE_PAUSE_SECONDS = 0.1
+LEAST_PATIENCE = 1.0
+"""So long a poll waits for a server's answer at the least, however short its timeout."""
 MAX_ARROW_RECORDS = 1_000_000
 logger = get_logger(__name__)
 T = TypeVar("T")
@@ -75,7 +81,17 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 def _by_one_thread(method: Method) -> Method:
     """A call that is refused while another thread is in one, as in Kafka: they would share
-    positions, and records would be given twice. What a callback calls is of the same thread."""
+    positions, and records would be given twice. What a callback calls is of the same thread. A
+    round of a poll that is on its way ends first."""
+    return _guarded(method, ends_round=True)
+
+
+def _polls(method: Method) -> Method:
+    """The same, for who waits for the round itself."""
+    return _guarded(method, ends_round=False)
+
+
+def _guarded(method: Method, ends_round: bool) -> Method:
 
     @wraps(method)
     def call(self: Consumer, *given: Any, **named: Any) -> Any:
@@ -88,6 +104,8 @@ def _by_one_thread(method: Method) -> Method:
                     "Another thread is using this consumer.",
                     "A consumer is for one thread: give each thread its own, in one group.",
                 )
+            if ends_round and self._round is not None and not forks.is_foreign(self._made_in):
+                self._end_round()
             return method(self, *given, **named)
         finally:
             # Without a call, at whose end a signal would be looked at: the result is on its way.
@@ -132,6 +150,9 @@ class Consumer:
         """The thread that is in a call, if there is one."""
         self._made_in = forks.process()
         self._cursor = Cursor(host.open_topic, self)
+        self._round: PollRound[list[Rows]] | None = None
+        """What a poll began on a server and nobody has taken; its thread uses the cursor."""
+        self._on_server: bool | None = None
         self._group_member: GroupMember | None = None
         if group is not None:
             if heartbeat_interval_ms is None:
@@ -154,6 +175,7 @@ class Consumer:
             self._group_member = GroupMember(
                 host=host, group=group, settings=settings, cursor=self._cursor, consumer=self
             )
+            self._group_member.call_user = self._call_user
         self._callbacks = RebalanceCallbacks(on_assign, on_revoke, on_lost)
         if topics is not None:
             self.subscribe(topics)
@@ -409,12 +431,14 @@ class Consumer:
             limit = RECORDS("max_records", max_records)
         return self._poll(SECONDS("timeout", timeout), limit, _tables)
 
-    @_by_one_thread
+    @_polls
     def _poll(self, timeout: float, limit: int, build: Callable[[list[Rows]], T]) -> T:
         """What was read, as the caller gets it. Positions move with the return, not before."""
         before: Positions | None = None
         try:
             rows = self._read(timeout, limit)
+            if rows is None:
+                return build([])
             before = self._cursor.before
             result = build(rows)
             if self._group_member is not None:
@@ -422,28 +446,28 @@ class Consumer:
             self._cursor.before = None  # From here to the caller no signal is looked at.
             return result
         except BaseException:
-            self._cursor.rewind(before)
+            if self._round is None:
+                self._cursor.rewind(before)
             raise
 
-    def _read(self, timeout: float, limit: int) -> list[Rows]:
-        self._check_open()
+    def _read(self, timeout: float, limit: int) -> list[Rows] | None:
+        """None where a server has not answered in time: a later poll has what it says."""
+        if self._round is None:
+            self._check_open()
+        else:
+            forks.check(self._made_in)
         if not self._cursor.positions and not self._subscribed:
             raise InvalidRequestError("Nothing is assigned.", "Call subscribe() or assign().")
         env = self._host.env
-        deadline = env.monotonic() + timeout
-        looked = grew = False
+        began = env.monotonic()
+        deadline = began + timeout
+        # A poll that does not wait for records waits for an answer all the same, once.
+        patience = deadline if self._round is not None else max(deadline, began + LEAST_PATIENCE)
         while True:
             try:
-                self._cursor.check_places()
-                if self._group_member is not None:
-                    self._group_member.keep_up()
-                rows = self._cursor.gather(limit, env.monotonic)
-                if rows:
+                rows = self._look_and_gather(limit, patience)
+                if rows is None or rows:
                     return rows
-                if not looked or grew:
-                    grew = self._look()
-                    looked = True
-                    continue
                 pause = self._idle_pause()
             except RootGoneError as error:
                 # A disk may be mounted again: until then there is nothing to be read.
@@ -452,7 +476,61 @@ class Consumer:
             if env.monotonic() >= deadline:
                 return []
             env.sleep(min(pause, max(0.0, deadline - env.monotonic())))
-            looked = False
+
+    def _look_and_gather(self, limit: int, until: float) -> list[Rows] | None:
+        """What a round finds; None where it goes on at ``until``."""
+        if self._round is None:
+            if not self._may_stall(limit):
+                return self._one_round(limit)
+            self._round = PollRound(partial(self._one_round, limit))
+            self._round.begin(self._host.env.spawn)
+        elif self._group_member is not None:
+            self._group_member.note_poll()
+        if not self._round.wait(max(0.0, until - self._host.env.monotonic())):
+            return None
+        ended, self._round = self._round, None
+        rows = ended.result()
+        if sum(high - low for _, _, low, high in rows) > limit:
+            self._cursor.rewind()  # An earlier poll asked for more than this one takes.
+            return self._look_and_gather(limit, until)
+        return rows
+
+    def _one_round(self, limit: int) -> list[Rows]:
+        """What there is: what is at hand, else what a look finds."""
+        looked = grew = False
+        while True:
+            self._cursor.check_places()
+            if self._group_member is not None:
+                self._group_member.keep_up()
+            rows = self._cursor.gather(limit, self._host.env.monotonic)
+            if rows or (looked and not grew):
+                return rows
+            grew = self._look()
+            looked = True
+
+    def _may_stall(self, limit: int) -> bool:
+        """Whether a round asks a server, which may not answer."""
+        if self._on_server is None:
+            names = (*self._subscribed, *(tp.topic for tp in self._cursor.positions))
+            self._on_server = self._topic(names[0]).chain.store.may_stall
+        if not self._on_server:
+            return False
+        is_quiet = self._group_member is None or self._group_member.is_quiet
+        return not (is_quiet and self._cursor.holds(limit))
+
+    def _end_round(self) -> None:
+        """Wait until what a poll began is done; what it read is read again."""
+        assert self._round is not None
+        while not self._round.wait(1.0):
+            continue
+        self._round = None
+        self._cursor.rewind()
+
+    def _call_user(self, call: Callable[[], object]) -> None:
+        if self._round is None:
+            call()
+        else:
+            self._round.in_caller(call)
 
     def _idle_pause(self) -> float:
         if self._pause is not None:

@@ -3,6 +3,8 @@
 1. Three things matter: is the file there, is it surely not changed, or is nothing known.
 2. A refusal (``REFUSED``) left nothing behind. Where that is not certain it is ``OPEN``.
 3. The words are fit for a user: they are redacted where they are made into an error.
+4. A server that was silent for all of a call's time is told from one that answered wrongly: who
+   asks it again at once waits as long again.
 """
 
 from __future__ import annotations
@@ -28,10 +30,19 @@ class Fault(NamedTuple):
     text: str
     hint: str = ""
     retryable: bool = True
+    is_silence: bool = False
 
 
 class NoAnswer(Exception):
     """A refusal that says nothing: an earlier try of the same request may have landed."""
+
+
+class Silence(NoAnswer):
+    """Nothing came for as long as a call is given."""
+
+
+class SilenceError(StorageError):
+    """A server did not answer for as long as a call is given."""
 
 
 _OF_ERRNO = {
@@ -57,6 +68,9 @@ def disk_failures() -> dict[str, str]:
 def of_exception(error: BaseException) -> Fault:
     """What a plain Python exception says; clients with words of their own are asked first."""
     number = error.errno if isinstance(error, OSError) else None
+    if isinstance(error, Silence):
+        hint = "Check the server and the way to it, and try again."
+        return Fault(FaultKind.OPEN, str(error), hint, is_silence=True)
     if isinstance(error, FileExistsError) or number == errno.EEXIST:
         return Fault(FaultKind.EXISTS, "a file is there")
     if isinstance(error, FileNotFoundError) or number == errno.ENOENT:
@@ -85,7 +99,7 @@ def storage_error(
 ) -> OffsetLogError:
     """The error of ours for a fault: what could not be done to what, and why."""
     what = f"{name!r} under {url}" if name else url
-    return StorageError(
+    return (SilenceError if fault.is_silence else StorageError)(
         f"Could not {doing} {what}: {redact(fault.text)}.",
         fault.hint,
         retryable=fault.retryable,

@@ -8,26 +8,35 @@
 4. A chain of filesystems that ends on a local disk follows no link below the root, and opens
    nothing but files, like the local disk itself. Of others fsspec does not show what is a link.
 5. Of a web server no more is taken than was asked for, also where it passes over the range.
-6. Where the filesystem renames, a file is written under a temporary name and moved, so that a
+6. A call of an async client ends in its time, whatever the client tries (``_wait``); after ten
+   seconds without an answer a line in the log names the server.
+7. Where the filesystem renames, a file is written under a temporary name and moved, so that a
    writer who is killed leaves no half of one. Whether it does is tried, once for a store; where
    it does not, a file is written in its place, and ``replaces_at_once`` is false.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import copy
 import os
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, NamedTuple, NoReturn, TypeVar
+from urllib.parse import urljoin
 
 from offsetlog.errors import InvalidRequestError, OffsetLogError, UnsafeFilesystemError
 from offsetlog.filesystems import OF_PROTOCOL, of_unproven, what_works
+from offsetlog.logs import get_logger
 from offsetlog.redact import Redactor, safe_url
 from offsetlog.storage import faults
-from offsetlog.storage.faults import Fault, FaultKind
+from offsetlog.storage.faults import Fault, FaultKind, Silence
 from offsetlog.storage.local.files import symlink_error
 from offsetlog.storage.paths import (
     TEMPORARY,
@@ -41,12 +50,21 @@ from offsetlog.storage.paths import (
 from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
 T = TypeVar("T")
+CALL_SECONDS = 60.0
+"""The time that one call of a store has, with all that a client library tries in it; bodies get
+more, by their size."""
+LEAST_SPEED = 256 << 10
+"""Bytes a second: a body that is slower is given up."""
+SILENT_SECONDS = 10.0
+"""After so long without an answer the log names the server."""
+logger = get_logger(__name__)
 
 
 class FsspecStore(Store):
     """A root on an fsspec filesystem: the object, the paths and the errors."""
 
     is_local = False
+    may_stall = True
     judge: Callable[[BaseException], Fault] = staticmethod(faults.of_exception)
     """What an exception of this filesystem's client says."""
 
@@ -60,6 +78,7 @@ class FsspecStore(Store):
         self._made: tuple[int, Any] | None = None
         self._making: dict[int, threading.Lock] = {}
         """By process: a lock that another thread held at a fork is never released in the child."""
+        self._told_at = float("-inf")
 
     @property
     def fs(self) -> Any:
@@ -80,6 +99,37 @@ class FsspecStore(Store):
             raise
         except Exception as error:  # noqa: BLE001
             self._raise(error, "open", "")
+
+    def _wait(self, ask: Callable[..., Awaitable[T]], *args: Any, size: int = 0) -> T:
+        """What a coroutine of the client gives, in the time that a call has, whatever the client
+        tries in it; ``Silence`` after that. ``size`` is of what is sent."""
+        budget = _Budget(CALL_SECONDS + size / LEAST_SPEED)
+        done = asyncio.run_coroutine_threadsafe(_within(budget, ask, args), self.fs.loop)
+        began = time.monotonic()
+        told = SILENT_SECONDS
+        while not wait([done], max(0.0, min(budget.until, began + told) - time.monotonic())).done:
+            waited = time.monotonic() - began
+            if time.monotonic() >= budget.until:
+                if not done.cancel():
+                    break
+                raise Silence(f"{self._server()} did not answer within {waited:.0f} seconds")
+            told += SILENT_SECONDS
+            self._tell_silence(waited)
+        return done.result()
+
+    def _tell_silence(self, waited: float) -> None:
+        now = time.monotonic()
+        if now - self._told_at >= SILENT_SECONDS:  # One line, however many wait.
+            self._told_at = now
+            logger.warning("%s has not answered for %.0f seconds.", self._server(), waited)
+
+    def _server(self) -> str:
+        """The root, and the server that is asked for it, where that is said apart."""
+        more = self._options.get("client_kwargs")
+        given = self._options.get("endpoint_url") or self._options.get("account_host")
+        if not given and isinstance(more, Mapping):
+            given = more.get("endpoint_url")
+        return self._redact(f"{self.url} at {safe_url(str(given))}") if given else self.url
 
     def _path(self, name: str) -> str:
         if not name:
@@ -119,7 +169,8 @@ class FsspecStore(Store):
             if fault.kind is FaultKind.EXISTS:
                 return Conflict()
             if fault.kind is FaultKind.OPEN:
-                return Unknown(self._redact(f"No answer for {name!r}: {fault.text}."))
+                text = self._redact(f"No answer for {name!r}: {fault.text}.")
+                return Unknown(text, fault.is_silence)
             failed = faults.storage_error(fault, "create", name, self.url, self._redact)
         raise failed
 
@@ -160,6 +211,28 @@ class FsspecStore(Store):
         self._made = None
 
 
+class _Budget:
+    """Until when a call may take."""
+
+    def __init__(self, seconds: float) -> None:
+        self.until = time.monotonic() + seconds
+
+
+_BUDGET: ContextVar[_Budget | None] = ContextVar("offsetlog_budget", default=None)
+
+
+async def _within(budget: _Budget, ask: Callable[..., Awaitable[T]], args: Sequence[Any]) -> T:
+    _BUDGET.set(budget)
+    return await ask(*args)
+
+
+def expect(size: int) -> None:
+    """In a coroutine of ``_wait``: so many bytes are on their way, and take their time."""
+    budget = _BUDGET.get()
+    if budget is not None:
+        budget.until += size / LEAST_SPEED
+
+
 class _Raise:
     """Marks that a missing file is an error here."""
 
@@ -197,13 +270,17 @@ class ReadOnlyStore(FsspecStore):
         check_range(start, end)
 
         def read() -> bytes | None:
-            if self._protocol in ("http", "https") and (start, end) != (None, None):
-                return _web_range(self.fs, path, start, end)
+            if self._is_web:
+                return self._wait(_web_range, self.fs, path, start, end)
             if self._has_links and self._kind(name) != "file":
                 return None
             return bytes(self.fs.cat_file(path, start=start, end=end))
 
         return self._do("read", name, read, None)
+
+    @property
+    def _is_web(self) -> bool:
+        return self._protocol in ("http", "https")
 
     @property
     def _has_links(self) -> bool:
@@ -248,7 +325,7 @@ class ReadOnlyStore(FsspecStore):
             self.fs.invalidate_cache(path.rpartition("/")[0])
             if self._has_links:
                 self._kind(name)
-            found = self.fs.info(path)
+            found = self._wait(self.fs._info, path) if self._is_web else self.fs.info(path)
             return _file_info(name, found) if found.get("type", "file") == "file" else None
 
         return self._do("look at", name, look, None)
@@ -268,6 +345,8 @@ class ReadOnlyStore(FsspecStore):
         path = self._path(check_folder(folder))
 
         def ask() -> list[dict[str, Any]]:
+            if self._is_web:
+                return self._wait(_web_listing, self.fs, path)
             self.fs.invalidate_cache(path)
             self._check_folder(folder)
             return list(self.fs.ls(path, detail=True))
@@ -432,37 +511,66 @@ def _has_a_rename(fs: Any) -> bool:
     return getattr(type(fs), "mv", None) is not AbstractFileSystem.mv
 
 
-def _web_range(fs: Any, url: str, start: int | None, end: int | None) -> bytes:
+async def _web_range(fs: Any, url: str, start: int | None, end: int | None) -> bytes:
     """The bytes of a range of a page. A server may send all of it instead: what comes before the
     range is dropped, and the rest is not waited for."""
-    from fsspec.asyn import sync
-
     first = start or 0
     span = f"{first}-{'' if end is None else max(first, end - 1)}" if first >= 0 else str(first)
+    options = dict(fs.kwargs)
+    headers = {**options.pop("headers", {}), "Range": f"bytes={span}"}
+    session = await fs.set_session()
+    async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
+        if answer.status == 416:
+            return b""
+        fs._raise_not_found_for_status(answer, url)
+        is_part = answer.status == 206
+        before = 0 if is_part else max(0, first)
+        out = bytearray()
+        taken = 0
+        async for piece in answer.content.iter_chunked(_PIECE):
+            taken += len(piece)
+            if end is None and taken > (-first if is_part and first < 0 else MOST_UNBOUNDED):
+                raise _EndlessError(f"it sends more than {taken - 1} bytes of one file")
+            expect(len(piece))
+            out += piece[before:] if before else piece
+            before = max(0, before - len(piece))
+            if first < 0:
+                del out[:first]
+            elif end is not None and len(out) >= end - first:
+                break
+        return bytes(out if end is None else out[: end - first])
 
-    async def ask() -> bytes:
-        options = dict(fs.kwargs)
-        headers = {**options.pop("headers", {}), "Range": f"bytes={span}"}
-        session = await fs.set_session()
-        async with session.get(fs.encode_url(url), headers=headers, **options) as answer:
-            if answer.status == 416:
-                return b""
-            fs._raise_not_found_for_status(answer, url)
-            before = 0 if answer.status == 206 else max(0, first)
-            out = bytearray()
-            async for piece in answer.content.iter_chunked(_PIECE):
-                out += piece[before:] if before else piece
-                before = max(0, before - len(piece))
-                if first < 0:
-                    del out[:first]
-                elif end is not None and len(out) >= end - first:
-                    break
-            return bytes(out if end is None else out[: end - first])
 
-    done: bytes = sync(fs.loop, ask)
-    return done
+async def _web_listing(fs: Any, url: str) -> list[dict[str, Any]]:
+    """The links of a page that lead below it, as fsspec lists them; a page has an end."""
+    page = bytearray()
+    session = await fs.set_session()
+    async with session.get(fs.encode_url(url), **fs.kwargs) as answer:
+        fs._raise_not_found_for_status(answer, url)
+        kind = answer.headers.get("Content-Type", "text/html").partition(";")[0]
+        if kind != "text/html":
+            return []
+        async for piece in answer.content.iter_chunked(_PIECE):
+            page += piece
+            if len(page) > MOST_LISTING:
+                raise _EndlessError(f"it sends a list of files of more than {MOST_LISTING} bytes")
+    base = f"{url.rstrip('/')}/"
+    links = {urljoin(base, link) for link in _LINK.findall(page.decode("utf-8", "ignore"))}
+    return [
+        {"name": link, "size": None, "type": "directory" if link[-1] == "/" else "file"}
+        for link in sorted(links)
+        if link.startswith(base) and link != base
+    ]
 
 
+class _EndlessError(NotImplementedError):
+    """A server that sends more than it was asked for is refused."""
+
+
+_LINK = re.compile(r"""<a\s[^>]*?href=["']([^"']+)["']""", re.IGNORECASE)
+MOST_LISTING = 16 << 20
+MOST_UNBOUNDED = 1 << 30
+"""The most that is taken of a web server where no end was asked for."""
 _PIECE = 1 << 20
 
 

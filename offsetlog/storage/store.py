@@ -12,6 +12,8 @@ Rules of this port:
 5. Reads and listings are never answered from a cache.
 6. Foreign exceptions do not pass: they become an error of ``offsetlog.errors`` with
    no secret in its text.
+7. Every call has an end, also where a server takes requests and answers nothing: then it is
+   ``Unknown``, or ``SilenceError`` of ``storage.faults``.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ class Unknown(NamedTuple):
     """No answer came. ``error`` says why, in words fit for a user."""
 
     error: str
+    waited: bool = False
+    """Whether the server was silent for all the time that a call has: who tries again at once waits
+    as long again."""
 
 
 PutResult = Committed | Conflict | Unknown
@@ -78,6 +83,9 @@ class Store(ABC):
     stays: bool = False
     """Whether the address means the same place for as long as the process lives, as one on the
     network does and a mount point does not: then the root need not be looked for again."""
+
+    may_stall: bool = False
+    """Whether a call may take minutes, as a server's may that answers nothing."""
 
     has_stamps: bool = False
     """Whether ``stamp`` tells one file at a name from another without a read."""

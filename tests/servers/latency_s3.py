@@ -3,7 +3,9 @@
 1. One lock decides every put; nothing is ever half there.
 2. Half of the latency passes before the decision and half after it, as on a network.
 3. ``/_counts`` tells how many requests of which method came since ``/_reset``.
-4. It knows PUT (with ``If-None-Match: *``), GET with ranges, HEAD, DELETE, ListObjectsV2,
+4. ``promise`` breaks the first rule on purpose: ``ignored`` heeds no ``If-None-Match``, ``raced``
+   looks, and writes some milliseconds later.
+5. It knows PUT (with ``If-None-Match: *``), GET with ranges, HEAD, DELETE, ListObjectsV2,
    deletion of many, and uploads in parts. Signatures are not looked at.
 """
 
@@ -30,6 +32,7 @@ from tests.servers.process import Place, Server, answers, free_port
 
 BUCKET = "offsetlog"
 _PAGE = 1000
+RACE_SECONDS = 0.004
 
 
 class Item(NamedTuple):
@@ -46,9 +49,14 @@ class Files:
         self.counts: Counter[str] = Counter()
         self.ids = itertools.count(1)
 
-    def put(self, path: str, data: bytes, if_absent: bool) -> Item | None:
+    def put(self, path: str, data: bytes, if_absent: bool, promise: str = "kept") -> Item | None:
         item = Item(data, time.time(), f'"{hashlib.md5(data).hexdigest()}"')
+        if if_absent and promise == "raced":
+            if path in self.items:
+                return None
+            time.sleep(RACE_SECONDS)
         with self.lock:
+            if_absent = if_absent and promise == "kept"
             if if_absent and path in self.items:
                 return None
             self.items[path] = item
@@ -60,6 +68,7 @@ class Handler(BaseHTTPRequestHandler):
     files: Files
     put_seconds = 0.0
     get_seconds = 0.0
+    promise = "kept"
     # One packet for head and body: else the kernel waits for the other side's word.
     wbufsize = -1
     disable_nagle_algorithm = True
@@ -118,7 +127,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.files.uploads[query["uploadId"]][int(query["partNumber"])] = body
             self._answer(200, ETag=f'"{hashlib.md5(body).hexdigest()}"')
             return
-        item = self.files.put(path, body, self.headers.get("If-None-Match") == "*")
+        if_absent = self.headers.get("If-None-Match") == "*"
+        item = self.files.put(path, body, if_absent, self.promise)
         if item is None:
             self._fail(412, "PreconditionFailed")
         else:
@@ -228,7 +238,10 @@ class Handler(BaseHTTPRequestHandler):
             self._answer(200, f"<Initiate>{about}</Initiate>".encode())
         else:
             with self.files.lock:
-                parts = self.files.uploads.pop(query["uploadId"])
+                parts = self.files.uploads.pop(query["uploadId"], None)
+            if parts is None:
+                self._fail(404, "NoSuchUpload")
+                return
             data = b"".join(parts[number] for number in sorted(parts))
             item = self.files.put(path, data, self.headers.get("If-None-Match") == "*")
             if item is None:
@@ -247,17 +260,20 @@ def _unchunk(body: bytes) -> Iterator[bytes]:
         body = rest[size + 2 :]
 
 
-def serve(port: int, put_seconds: float, get_seconds: float) -> None:
-    about = {"files": Files(), "put_seconds": put_seconds, "get_seconds": get_seconds}
+def serve(port: int, put_seconds: float, get_seconds: float, promise: str) -> None:
+    about = {
+        "files": Files(), "put_seconds": put_seconds, "get_seconds": get_seconds,
+        "promise": promise,
+    }  # fmt: skip
     ThreadingHTTPServer.request_queue_size = 128
     ThreadingHTTPServer(("127.0.0.1", port), type("Bound", (Handler,), about)).serve_forever()
 
 
 @contextmanager
-def running(put_ms: float = 20, get_ms: float = 12) -> Iterator[Place]:
+def running(put_ms: float = 20, get_ms: float = 12, promise: str = "kept") -> Iterator[Place]:
     port = free_port()
     module = [sys.executable, "-m", "tests.servers.latency_s3", str(port)]
-    module += ["--put-ms", str(put_ms), "--get-ms", str(get_ms)]
+    module += ["--put-ms", str(put_ms), "--get-ms", str(get_ms), "--promise", promise]
     url = f"http://127.0.0.1:{port}"
     server = Server(lambda _: module, lambda: answers(f"{url}/_counts")).start()
     try:
@@ -272,5 +288,6 @@ if __name__ == "__main__":
     parser.add_argument("port", type=int)
     parser.add_argument("--put-ms", type=float, default=20)
     parser.add_argument("--get-ms", type=float, default=12)
+    parser.add_argument("--promise", choices=["kept", "raced", "ignored"], default="kept")
     given = parser.parse_args()
-    serve(given.port, given.put_ms / 1000, given.get_ms / 1000)
+    serve(given.port, given.put_ms / 1000, given.get_ms / 1000, given.promise)

@@ -3,9 +3,11 @@
 1. It counts the requests that reach it, retries and hidden ones of client libraries too.
 2. It can be slow, and it can lose an answer after the server has acted: the connection ends
    where the answer should have been.
-3. It passes heads and bodies on as they are (signatures stay good), and keeps connections
+3. It can be silent: it takes requests, and answers them when the silence is over, if their sender
+   still waits. The server acts on them before that or after it.
+4. It passes heads and bodies on as they are (signatures stay good), and keeps connections
    open on both sides, one to the server for each from a client.
-4. It holds one request or answer in memory at a time: it is for tests.
+5. It holds one request or answer in memory at a time: it is for tests.
 """
 
 from __future__ import annotations
@@ -73,6 +75,9 @@ class Proxy:
         self.paths: list[str] = []
         self._answered: list[Request] = []
         self._losses: list[_Loss] = []
+        self._speaks = threading.Event()
+        self._speaks.set()
+        self._acts = False
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.proxy = self
@@ -86,9 +91,28 @@ class Proxy:
         return self
 
     def __exit__(self, *about: object) -> None:
+        self._speaks.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join(timeout=5)
+
+    @contextmanager
+    def silent(self, acts: bool = False) -> Iterator[None]:
+        """Nothing is answered in a block; ``acts``: though the server does what it is asked."""
+        self._acts = acts
+        self._speaks.clear()
+        try:
+            yield
+        finally:
+            self._speaks.set()
+
+    def be_silent(self, seconds: float, acts: bool = False) -> None:
+        """Answer nothing for so long; returns at once."""
+        self._acts = acts
+        self._speaks.clear()
+        timer = threading.Timer(seconds, self._speaks.set)
+        timer.daemon = True
+        timer.start()
 
     @contextmanager
     def counted(self) -> Iterator[Requests]:
@@ -154,8 +178,11 @@ class _Handler(socketserver.StreamRequestHandler):
         method, path, _ = request.start.split(" ", 2)
         proxy._saw(method, path)
         time.sleep(proxy.latency / 2)
+        if not proxy._acts:
+            proxy._speaks.wait()
         upstream.sendall(request.raw_head + request.body)
         answer = _read_answer(answers, method)
+        proxy._speaks.wait()
         if answer is None or proxy._loses(method, path):
             return False
         time.sleep(proxy.latency / 2)

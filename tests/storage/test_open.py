@@ -7,6 +7,7 @@ import contextlib
 import functools
 import http.server
 import os
+import socket
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from bench.counting_store import CountingStore
 from offsetlog.core.topic.entry import Expire
 from offsetlog.errors import InvalidRequestError, StorageError, UnsafeFilesystemError
 from offsetlog.storage import Committed, Conflict, open_store
+from offsetlog.storage import fsspec as fsspec_store
 from offsetlog.storage.fsspec import LookThenWriteStore, ReadOnlyStore
 from offsetlog.storage.local.disk import LocalStore
 from offsetlog.storage.memory import MemoryStore
@@ -482,3 +484,59 @@ def test_an_address_that_stays_what_it_is(tmp_path: Path) -> None:
         "memory://x": False,
     }
     assert {url: open_store(url).stays for url in stay} == stay
+
+
+# -- web servers without an end
+
+
+class _Endless:
+    """A web server whose answers do not end; it counts what it could send."""
+
+    def __init__(self, head: str) -> None:
+        self._head = f"HTTP/1.1 {head}\r\nContent-Type: text/html\r\n\r\n".encode()
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}/log"
+        self.sent = 0
+
+    def __enter__(self) -> _Endless:
+        threading.Thread(target=self._run, daemon=True).start()
+        return self
+
+    def __exit__(self, *about: object) -> None:
+        self._socket.close()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(
+                    target=self._send, args=(self._socket.accept()[0],), daemon=True
+                ).start()
+
+    def _send(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            connection.recv(65536)
+            connection.sendall(self._head)
+            while self.sent < 256 << 20:
+                self.sent += connection.send(bytes(65536))
+
+
+@pytest.mark.parametrize("status", ["200 OK", "206 Partial Content"])
+def test_of_a_web_server_without_an_end_no_more_is_taken_than_was_asked_for(
+    status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fsspec_store, "MOST_LISTING", 1 << 20)
+    monkeypatch.setattr(fsspec_store, "MOST_UNBOUNDED", 2 << 20)
+    with _Endless(status) as server:
+        store = open_store(server.url)
+        assert store.get("a", 0, 65536) == bytes(65536)
+        refused: list[Callable[[], object]] = [
+            lambda: store.get("a", -8),
+            lambda: store.get("a"),
+            lambda: list(store.list("f")),
+            lambda: list(store.folders("f")),
+        ]
+        for call in refused:
+            with pytest.raises(StorageError, match="it sends ") as caught:
+                call()
+            assert not caught.value.retryable
+        assert server.sent < 64 << 20  # What lies in the buffers of the system is sent, too.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from offsetlog.errors import StorageError
 from offsetlog.storage import Committed, Conflict, Store, Unknown, open_store
+from offsetlog.storage import fsspec as fsspec_store
+from offsetlog.storage.faults import SilenceError
 from tests.servers.azurite import connection_string
 from tests.servers.relay import Proxy
 
@@ -114,6 +117,98 @@ def test_the_answer_to_a_read_is_lost_once(wire: Wire) -> None:
     wire.proxy.lose(1, "GET")
     assert wire.store.get("lost/read") == b"mine"
     assert wire.proxy.counts["GET"] >= 2
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fsspec_store, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr(fsspec_store, "SILENT_SECONDS", 0.3)
+    monkeypatch.setattr(fsspec_store, "LEAST_SPEED", 64 << 20)
+
+
+def test_a_silent_server_ends_every_call(
+    wire: Wire, impatient: None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each at once, so that the test takes as long as one."""
+    store = wire.store
+    wire.create("quiet/a", b"there")
+    calls: dict[str, Callable[[], object]] = {
+        "get": lambda: store.get("quiet/a"),
+        "a range": lambda: store.get("quiet/a", 0, 3),
+        "the end": lambda: store.get("quiet/a", -3),
+        "info": lambda: store.info("quiet/a"),
+        "list": lambda: list(store.list("quiet")),
+        "folders": lambda: list(store.folders("quiet")),
+        "put": lambda: store.put("quiet/b", b"x"),
+        "create": lambda: wire.create("quiet/c", b"mine"),
+        "delete": lambda: store.delete(["quiet/none"]),
+        "a large file": lambda: store.put("quiet/d", bytes(33 << 20)),
+    }
+    ends: dict[str, object] = {}
+
+    def call(name: str) -> None:
+        try:
+            ends[name] = calls[name]()
+        except Exception as error:  # noqa: BLE001 - looked at below
+            ends[name] = error
+
+    threads = [threading.Thread(target=call, args=(name,), daemon=True) for name in calls]
+    began = time.monotonic()
+    with wire.proxy.silent(acts=True):
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(max(0.0, began + 20 - time.monotonic()))
+        assert ends.keys() == calls.keys(), "some call has no end"
+    created = ends.pop("create")
+    assert isinstance(created, Unknown) and created.waited
+    for name, error in ends.items():
+        assert isinstance(error, SilenceError), (name, error)
+        assert "did not answer within" in error.message
+        assert error.may_have_landed == (name in ("put", "a large file"))
+    told = [r.getMessage() for r in caplog.records if "has not answered for" in r.getMessage()]
+    assert told and store.url in told[0]
+    assert wire.store.get("quiet/c") == b"mine", "it did land"
+
+
+def test_a_slow_answer_is_waited_for(wire: Wire, impatient: None) -> None:
+    wire.create("slow/a", b"there")
+    wire.proxy.latency = 0.5
+    assert wire.store.get("slow/a") == b"there"
+    wire.proxy.latency = 0.0
+
+
+def test_the_answer_to_the_end_of_an_upload_is_lost(wire: Wire) -> None:
+    """It is complete, and the client's next try is told that there is none."""
+    data = bytes(range(256)) * (4096 * 33)
+    wire.proxy.lose(1, "POST", "uploadId")
+    wire.store.put("lost/parts", data)
+    assert wire.store.get("lost/parts") == data
+
+
+def test_the_answer_to_the_end_of_an_upload_is_lost_each_time(latency_s3: Any) -> None:
+    place = latency_s3
+    with Proxy(place.http_port) as proxy:
+        options = {
+            **place.options, "endpoint_url": proxy.url,
+            "config_kwargs": {"retries": {"max_attempts": 1}},
+        }  # fmt: skip
+        store = open_store(f"{place.url}/parts-{proxy.port}", **options)
+        proxy.lose(1, "POST", "uploadId")
+        puts: list[int] = []
+        true = store.fs._pipe_file  # type: ignore[attr-defined]
+
+        async def pipe(*given: Any, **named: Any) -> None:
+            puts.append(1)
+            proxy._losses.clear()
+            proxy.lose(1, "POST", "uploadId")
+            await true(*given, **named)
+
+        store.fs._pipe_file = pipe  # type: ignore[attr-defined]
+        with pytest.raises(StorageError, match="the end of an upload was lost") as caught:
+            store.put("lost/parts", bytes(33 << 20))
+        assert caught.value.may_have_landed and caught.value.retryable
+        assert len(puts) == 3
 
 
 def _be_quick(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> None:

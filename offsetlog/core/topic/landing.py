@@ -5,7 +5,8 @@ Rules of this module:
 1. No answer: the same bytes at the same name again. Only a conflict moves on, to the next
    name. So an undecided entry can land at one name only, the last that was tried.
 2. After ``look_after`` conflicts in a row the author looks where the tip is.
-3. An author that gives up says what it knows: nothing landed, or the fate is open.
+3. An author gives up after some lost answers, or after one that it waited for as long as a call
+   has. It says what it knows: nothing landed, or the fate is open.
 4. Where an entry landed is found in the fold by its write id, since a client library may
    have hidden a lost answer behind a conflict with the author's own file.
 """
@@ -63,9 +64,10 @@ class Landing(NamedTuple):
         number = max(self.number, tip)
         return Landing(number, self.limits), PutAt(number)
 
-    def unanswered(self, error: str) -> tuple[Landing, PutAt | GiveUp]:
+    def unanswered(self, error: str, waited: bool = False) -> tuple[Landing, PutAt | GiveUp]:
+        """``waited``: for as long as a call has."""
         again = self.unknown + 1
         waiting = self._replace(unknown=again)
-        if again >= self.limits.max_unknown:
+        if waited or again >= self.limits.max_unknown:
             return waiting, GiveUp(self.number, error)
         return waiting, PutAt(self.number, again)

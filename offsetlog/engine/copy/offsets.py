@@ -100,6 +100,8 @@ class OffsetsCopy:
         for attempt in range(TRIES):
             result = self._target.append(facts, version) if facts else self._target.skip(version)
             if isinstance(result, Unknown):
+                if result.waited:
+                    break
                 self._env.sleep(0.1 * 2**attempt)
                 continue
             if isinstance(result, Conflict):

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from offsetlog.engine.env import Env
 from offsetlog.errors import StorageError
+from offsetlog.storage.faults import SilenceError
 from offsetlog.storage.store import Committed, Conflict, Store
 
 S = TypeVar("S")
@@ -68,7 +69,8 @@ class Transfer:
             try:
                 return call()
             except StorageError as error:
-                if attempt == TRIES - 1 or not error.retryable:
+                is_silent = isinstance(error, SilenceError)
+                if attempt == TRIES - 1 or not error.retryable or is_silent:
                     raise
                 self._pause(attempt)
         raise AssertionError
@@ -89,6 +91,8 @@ class Transfer:
                 if isinstance(result, Committed | Conflict):
                     return isinstance(result, Committed)
                 error = result.error
+                if result.waited:
+                    break
                 self._pause(attempt)
         finally:
             offer.close()

@@ -140,13 +140,16 @@ class CommitQueue:
             future.set_exception(error)
 
     def drain(self) -> None:
-        """Wait until everything submitted is made, then run the callbacks."""
+        """Wait until everything submitted is made. Its callbacks are still to be run."""
         with self._changed:
             while self._thread.runner is not None or self._waiting:
                 self._thread.wake()
                 if self._thread.runner is not None:
                     self._changed.wait()
-        self.run_callbacks()
+
+    @property
+    def has_results(self) -> bool:
+        return bool(self._results)
 
     def run_callbacks(self) -> None:
         while self._results:

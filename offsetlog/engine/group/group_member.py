@@ -125,6 +125,8 @@ class GroupMember:
             LOCAL_LOOK_SECONDS if self._table.port.is_local else REMOTE_LOOK_SECONDS
         )
         self.callbacks = RebalanceCallbacks()
+        self.call_user: Callable[[Callable[[], object]], None] = _call
+        """Runs what is the user's, in the user's thread."""
         self.topics: tuple[str, ...] = ()
         self.member: str | None = None
         """Its name in the group; None while it is no member."""
@@ -240,7 +242,7 @@ class GroupMember:
     def leave(self, commit: bool) -> None:
         """Leave the group: the last commit and the leave are one append. ``commit=False`` commits
         nothing."""
-        self._commit_queue.drain()
+        self._drain_commits()
         offsets: Offsets = {}
         try:
             offsets = self._uncommitted() if commit and self._settings.auto_commit else {}
@@ -253,7 +255,7 @@ class GroupMember:
         held = list(self._cursor.positions)
         if held:
             self._notify(self.callbacks.revoked, held)
-            self._commit_queue.drain()
+            self._drain_commits()
             # The callback may have committed some of them.
             offsets = {tp: offset for tp, offset in offsets.items() if self._is_new(tp, offset)}
         member, self.member = self.member, None
@@ -289,12 +291,35 @@ class GroupMember:
 
     # --- at each poll ----------------------------------------------------------------------
 
+    def note_poll(self) -> None:
+        """The program polls: it is alive."""
+        if self._heartbeat is not None:
+            self._heartbeat.polled_at = self._env.monotonic()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether ``keep_up`` would ask the storage nothing now."""
+        is_due = self._settings.auto_commit and self._env.monotonic() >= self._next_auto_commit
+        return (
+            not is_due
+            and (self.member is not None or not self.topics)
+            and self._table.is_fresh(self._look_seconds)
+            and self._table.table is self._applied
+        )
+
+    def _run_commit_callbacks(self) -> None:
+        if self._commit_queue.has_results:
+            self.call_user(self._commit_queue.run_callbacks)
+
+    def _drain_commits(self) -> None:
+        self._commit_queue.drain()
+        self._run_commit_callbacks()
+
     def keep_up(self, at_once: bool = False) -> None:
         """Look at the group and act on it: follow resets, release, take, join anew."""
         now = self._env.monotonic()
-        if self._heartbeat is not None:
-            self._heartbeat.polled_at = now
-        self._commit_queue.run_callbacks()
+        self.note_poll()
+        self._run_commit_callbacks()
         if self.member is None and self.topics:
             self._join()
         if self._settings.auto_commit and now >= self._next_auto_commit:
@@ -366,7 +391,7 @@ class GroupMember:
         self._cursor.drop([tp for tp in self._cursor.positions if tp not in stands.holds])
         revoked = [tp for tp in due if tp in self._cursor.positions]
         if revoked:
-            self._commit_queue.drain()
+            self._drain_commits()
             self._notify(self.callbacks.revoked, revoked)
             self._releasing.update({tp: self._cursor.positions[tp] for tp in revoked})
             self._cursor.drop(revoked)
@@ -427,7 +452,7 @@ class GroupMember:
 
     def _notify(self, callback: RebalanceCallback | None, partitions: list[TopicPartition]) -> None:
         if callback is not None:
-            callback(self._consumer, sorted(partitions))
+            self.call_user(lambda: callback(self._consumer, sorted(partitions)))
 
     def begin(self, tp: TopicPartition) -> int:
         """Where reading begins in a partition that was just taken."""
@@ -448,7 +473,7 @@ class GroupMember:
 
     def commit(self, offsets: Mapping[Any, Any] | None) -> None:
         """Commit these, or all positions."""
-        self._commit_queue.drain()
+        self._drain_commits()
         checked = self._positions() if offsets is None else self._check_offsets(offsets)
         if checked:
             self._write_commit(self._commit_request(checked, news=offsets is None))
@@ -557,7 +582,7 @@ class GroupMember:
     def committed(
         self, partitions: list[TopicPartition] | None
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        self._commit_queue.drain()
+        self._drain_commits()
         positions = self._table.look().group(self.group).positions
         if partitions is None:
             partitions = [TopicPartition(*p) for p in sorted(positions)]
@@ -573,6 +598,10 @@ def _parse_offsets(offsets: Mapping[Any, Any]) -> Offsets:
         TopicPartition(*partition): OffsetAndMetadata(*value)
         for partition, value in offsets.items()
     }
+
+
+def _call(call: Callable[[], object]) -> None:
+    call()
 
 
 def _warn(text: str) -> None:

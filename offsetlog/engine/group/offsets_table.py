@@ -27,6 +27,7 @@ from offsetlog.engine.env import Env
 from offsetlog.errors import OffsetLogError, StorageError
 from offsetlog.logs import get_logger
 from offsetlog.storage import forks
+from offsetlog.storage.faults import SilenceError
 from offsetlog.storage.offsets.port import OffsetsPort, Upkeep
 from offsetlog.storage.store import Committed, Unknown
 
@@ -68,6 +69,11 @@ class OffsetsTable:
     @property
     def table(self) -> GroupsState:
         return self._table
+
+    def is_fresh(self, max_age: float) -> bool:
+        """Whether ``look`` gives the table without a request."""
+        looked_at = self._looked_at
+        return looked_at is not None and self.env.monotonic() - looked_at < max_age
 
     def look(self, max_age: float = 0.0) -> GroupsState:
         """The table as it is now, or as it was at most ``max_age`` seconds ago."""
@@ -187,7 +193,7 @@ class OffsetsTable:
             except StorageError as error:
                 if self._unanswered is None:
                     raise
-                result = Unknown(str(error))
+                result = Unknown(str(error), isinstance(error, SilenceError))
             if isinstance(result, Committed):
                 self._table = decision.table
                 self._unanswered = None
@@ -202,6 +208,8 @@ class OffsetsTable:
                 )
                 errors.append(result.error)
                 self._unanswered = decision
+                if result.waited:
+                    break
                 self.env.sleep(0.05 * 2 ** len(errors) * (0.5 + self.env.chance()))
             try:
                 write_ids = self._refresh()
@@ -209,6 +217,8 @@ class OffsetsTable:
                 if self._unanswered is None:
                     raise
                 errors.append(str(error))
+                if isinstance(error, SilenceError):
+                    break
                 continue
             if write_id in write_ids:
                 return True

@@ -43,6 +43,7 @@ from offsetlog.format.names import (
     parse_entry,
 )
 from offsetlog.logs import get_logger
+from offsetlog.storage.faults import SilenceError
 from offsetlog.storage.store import Committed, Conflict, Offer, PutResult, Store
 
 COMPANY_ENTRIES = 64
@@ -356,6 +357,8 @@ class Chain:
             stored = self._get(number)
             beyond = self._seen_beyond(number) if stored is None else None
             return Ahead(number, stored, began, beyond)
+        except SilenceError:
+            raise  # To ask once more takes as long again.
         except OffsetLogError:
             return None
 
@@ -553,7 +556,7 @@ class Chain:
                     logger.debug("%s is another writer's; going on to the next.", stored.name)
                     way, action = way.conflicted()
                 else:
-                    way, action = way.unanswered(result.error)
+                    way, action = way.unanswered(result.error, result.waited)
         except OffsetLogError:
             raise
         except BaseException:

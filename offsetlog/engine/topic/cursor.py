@@ -148,6 +148,20 @@ class Cursor:
 
     # --- reading ---------------------------------------------------------------------------
 
+    def holds(self, limit: int) -> bool:
+        """Whether ``gather`` has that many rows at hand, and asks the storage nothing."""
+        order = [tp for tp in self.positions if tp not in self.paused]
+        if not order or None in self.positions.values():
+            return False
+        tp = order[self._turn % len(order)]
+        stream = self._streams.get(tp)
+        return (
+            stream is not None
+            and stream.offset == self.positions[tp]
+            and stream.batch.table.num_rows - stream.row >= limit
+            and not self.open_topic(tp.topic).chain.is_old
+        )
+
     def gather(self, limit: int, monotonic: Callable[[], float]) -> list[Rows]:
         """Up to ``limit`` rows that are at hand or known to be there, from each partition in turn:
         once round, and again for as long as it takes next to no time.

@@ -26,6 +26,7 @@ from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, UnknownTopicError
 from offsetlog.format import names
 from offsetlog.logs import get_logger
+from offsetlog.storage.faults import SilenceError
 from offsetlog.storage.store import Store
 from offsetlog.values import check_name
 
@@ -110,9 +111,16 @@ class OpenTopics:
         with self.lock:
             known = {topic.chain.folder: topic for topic in self._topics.values()}
 
+        silences: list[SilenceError] = []
+
         def look(folder: str) -> OpenTopic | OffsetLogError | None:
+            if silences:
+                return silences[0]  # To ask for each of many topics would take for ever.
             try:
                 topic = self._in_folder(folder, known.get(folder))
+            except SilenceError as error:
+                silences.append(error)
+                return error
             except Exception as error:  # noqa: BLE001 - whatever it is, it is this topic's
                 logger.info("%s can't be read: %s", folder, str(error))
                 return as_topic_error(folder, error)

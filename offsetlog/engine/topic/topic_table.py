@@ -329,6 +329,8 @@ class TopicTable:
             result = self._log.put(version, text)
             if isinstance(result, Unknown):
                 error = result.error
+                if result.waited:
+                    break
                 continue
             if isinstance(result, Conflict) and self._log.version(version) != text:
                 return False

@@ -124,7 +124,7 @@ def land(store: Store, text: bytes, log_name: str) -> bool:
     try:
         result = offer.put(log_name)
         for _ in range(UNANSWERED):
-            if not isinstance(result, Unknown):
+            if not isinstance(result, Unknown) or result.waited:
                 break
             result = offer.put(log_name)
         return isinstance(result, Committed)

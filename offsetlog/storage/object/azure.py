@@ -17,6 +17,7 @@ from typing import Any
 from offsetlog.filesystems import AZURE
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind, NoAnswer
+from offsetlog.storage.fsspec import expect
 from offsetlog.storage.object.base import ListingPage, ObjectStore
 from offsetlog.storage.store import FileInfo
 
@@ -89,6 +90,7 @@ class AzureStore(ObjectStore):
                 max_concurrency=_PARTS_AT_ONCE,
                 **self.fs._timeout_kwargs,
             )
+            expect(stream.size or 0)
             data: bytes = await stream.readall()
         except Exception as error:
             if getattr(error, "status_code", None) == 416:

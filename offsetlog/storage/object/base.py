@@ -9,15 +9,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from offsetlog.storage.fsspec import _RAISE, FsspecStore
 from offsetlog.storage.paths import check_folder, check_name, check_range
 from offsetlog.storage.store import Committed, FileInfo, PutResult
-
-T = TypeVar("T")
 
 
 class ListingPage(NamedTuple):
@@ -44,12 +42,6 @@ class ObjectStore(FsspecStore, ABC):
     def _key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix and name else self._prefix or name
 
-    def _wait(self, ask: Callable[..., Awaitable[T]], *args: Any) -> T:
-        from fsspec.asyn import sync
-
-        found: T = sync(self.fs.loop, ask, *args)
-        return found
-
     # -- what a backend provides
 
     @abstractmethod
@@ -75,12 +67,15 @@ class ObjectStore(FsspecStore, ABC):
     # -- the port
 
     def _put_if_absent(self, name: str, data: bytes) -> PutResult:
-        self._wait(self._ask_put, self._key(name), data, True)
+        self._wait(self._ask_put, self._key(name), data, True, size=len(data))
         return Committed()
 
     def put(self, name: str, data: bytes, durable: bool = True) -> None:
         key = self._key(check_name(name))
-        self._do("write", name, lambda: self._wait(self._ask_put, key, data, False), _RAISE)
+        size = len(data)
+        self._do(
+            "write", name, lambda: self._wait(self._ask_put, key, data, False, size=size), _RAISE
+        )
 
     def get(self, name: str, start: int | None = None, end: int | None = None) -> bytes | None:
         key = self._key(check_name(name))

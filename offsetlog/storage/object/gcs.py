@@ -20,10 +20,13 @@ from offsetlog.errors import OffsetLogError
 from offsetlog.filesystems import GCS
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind, NoAnswer
+from offsetlog.storage.fsspec import expect
 from offsetlog.storage.object.base import ListingPage, ObjectStore, cut, range_header
 from offsetlog.storage.store import FileInfo
 
 _ONE_UPLOAD = 32 << 20
+_MOSTLY_READ = 8 << 20
+"""What is read at once is rarely larger."""
 _DELETES_AT_ONCE = 16
 _FIRST_PAUSE = 1.0
 """gcsfs waits at least so many seconds before it repeats a request."""
@@ -89,6 +92,8 @@ class GcsStore(ObjectStore):
 
     async def _ask_get(self, key: str, start: int | None, end: int | None) -> bytes | None:
         wanted = range_header(start, end)
+        # gcsfs gives head and body together, so the size is not known before.
+        expect(_MOSTLY_READ if end is None else min(_MOSTLY_READ, end - (start or 0)))
         try:
             headers, data = await self.fs._call(
                 "GET",

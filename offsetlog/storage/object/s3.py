@@ -18,12 +18,15 @@ from typing import Any
 from offsetlog.filesystems import S3
 from offsetlog.storage import faults
 from offsetlog.storage.faults import Fault, FaultKind, NoAnswer
+from offsetlog.storage.fsspec import expect
 from offsetlog.storage.object.base import ListingPage, ObjectStore, cut, range_header
 from offsetlog.storage.store import Conflict, FileInfo, PutResult
 
 _PART = 16 << 20
 _PARTS_AT_ONCE = 4
 _READ_TRIES = 3
+_PART_TRIES = 3
+_GONE_UPLOAD = "NoSuchUpload"
 
 _RIGHTS = (
     "Allow s3:GetObject, s3:PutObject, s3:DeleteObject and s3:ListBucket; without the last one, "
@@ -80,6 +83,8 @@ def _of_response(response: dict[str, Any]) -> Fault:
         return Fault(FaultKind.EXISTS, "a file is there")
     if status == 416 or code == "InvalidRange":
         return Fault(FaultKind.REFUSED, _PAST_THE_END, "", False)
+    if code == _GONE_UPLOAD:
+        return Fault(FaultKind.OPEN, "the answer to the end of an upload was lost")
     if status == 404 or code in ("NoSuchKey", "404"):
         return Fault(FaultKind.MISSING, "there is no such file")
     if status == 403:
@@ -122,9 +127,21 @@ class S3Store(ObjectStore):
         if len(data) < 2 * _PART:
             await self.fs._call_s3("put_object", Bucket=self._bucket, Key=key, Body=data)
         else:
-            await self.fs._pipe_file(
-                f"{self._bucket}/{key}", data, chunksize=_PART, max_concurrency=_PARTS_AT_ONCE
-            )
+            await self._put_in_parts(key, data)
+
+    async def _put_in_parts(self, key: str, data: bytes) -> None:
+        """Where the answer to the last request was lost, the client asks again, and is told that
+        there is no such upload: it may be complete. Then the same bytes are put again."""
+        for tries_left in reversed(range(_PART_TRIES)):
+            try:
+                await self.fs._pipe_file(
+                    f"{self._bucket}/{key}", data, chunksize=_PART, max_concurrency=_PARTS_AT_ONCE
+                )
+                return
+            except Exception as error:
+                said = (_response(error) or {}).get("Error", {})
+                if said.get("Code") != _GONE_UPLOAD or not tries_left:
+                    raise
 
     async def _client(self) -> Any:
         await self.fs.set_session()
@@ -160,6 +177,7 @@ class S3Store(ObjectStore):
                 answer = await self.fs._call_s3(
                     "get_object", Bucket=self._bucket, Key=key, **range_kw
                 )
+                expect(answer.get("ContentLength") or 0)
                 async with answer["Body"] as body:
                     data: bytes = await body.read()
                 break

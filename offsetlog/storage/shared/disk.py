@@ -342,7 +342,8 @@ class DiskOffer(Offer):
             return Conflict()
         if fault.kind is FaultKind.OPEN:
             self._temporary = ""  # It may be the entry by now: write another.
-            return Unknown(store._redact(f"No answer for {name!r}: {fault.text}."))
+            text = store._redact(f"No answer for {name!r}: {fault.text}.")
+            return Unknown(text, isinstance(error, TimeoutError))
         self.close()
         raise faults.storage_error(fault, "create", name, store.url, store._redact) from None
 
