@@ -8,6 +8,8 @@ from typing import Any
 
 from offsetlog.errors import StorageError
 from offsetlog.format.names import parse_entry
+from offsetlog.storage.faults import SilenceError
+from offsetlog.storage.fsspec import CALL_SECONDS
 from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 from tests.simulation.world import Process, World
 
@@ -49,7 +51,30 @@ class SimStore(Store):
         else:
             self._world.pause(process)
 
+    def _is_silent(self, doing: str, name: str) -> bool:
+        """Whether the server says nothing for as long as a call has; the call has waited then."""
+        process = self._process
+        if self.is_local or not process.chance(process.faults.silent):
+            return False
+        self._world.fault(process, "silent", f"{doing} {name} is not answered")
+        self._world.sleep(process, CALL_SECONDS)
+        return True
+
+    def _silence(self, doing: str, name: str, wrote: bool = False) -> SilenceError:
+        text = f"Could not {doing} {name}: nothing came for {CALL_SECONDS:.0f} seconds."
+        return SilenceError(text, may_have_landed=wrote)
+
+    def _befalls(self, text: str, effect: Callable[[], object]) -> None:
+        """What becomes of a write whose answer never came."""
+        fate = self._process.rng.choice(("landed", "late", "never"))
+        if fate == "landed":
+            effect()
+        elif fate == "late":
+            self._world.later(text, effect)
+
     def _may_fail(self, doing: str, name: str) -> None:
+        if self._is_silent(doing, name):
+            raise self._silence(doing, name)
         if self._process.chance(self._process.faults.reads):
             self._world.fault(self._process, "reads", f"{doing} {name} fails")
             raise StorageError(f"Could not {doing} {name}: no answer.")
@@ -62,6 +87,10 @@ class SimStore(Store):
         self._call("create", name)
         faults = process.faults
         self._may_be_refused("create", name, data)
+        if self._is_silent("create", name):
+            text = f"create {name} of {process.name}"
+            self._befalls(text, partial(world.create, name, data))
+            return Unknown("nothing came", waited=True)
         if process.chance(faults.never):
             world.fault(process, "never", f"create {name} never arrives")
             return Unknown("no answer")
@@ -106,6 +135,9 @@ class SimStore(Store):
         self._may_be_refused(doing, name, data)
         if data is not None:
             self._tear(name, data)
+        if self._is_silent(doing, name):
+            self._befalls(f"{doing} {name} of {process.name}", effect)
+            raise self._silence(doing, name, wrote=True)
         if process.chance(faults.late):
             world.fault(process, "late", f"{doing} {name} is on its way for long")
             world.later(f"{doing} {name} of {process.name}", effect)

@@ -2,22 +2,27 @@
 
 1. A local root lies on a small disk of its own where we may mount one, so that it can be full;
    where we may not, writers are told now and then that theirs is.
-2. A server is met through a proxy that drops answers after the server has acted.
+2. A server is met through a proxy that drops answers after the server has acted, and is silent
+   for some seconds, now and then for longer than a call waits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from offsetlog.storage.fsspec import CALL_SECONDS
 from tests.servers import azurite, fake_gcs, seaweedfs
 from tests.servers.relay import Proxy
 
 SMALL_DISK = "512m"
+SHORT_SILENCE = 3.0
+LONG_SILENCE = CALL_SECONDS + 15
 
 
 class Site(NamedTuple):
@@ -66,11 +71,18 @@ def _served(server: Any, name: str, upload: str) -> Callable[[Path], Any]:
             else:
                 options["endpoint_url"] = proxy.url
 
-            def lose() -> str:
-                proxy.lose(2, upload, "_log")
-                return "lost answer"
+            times = itertools.count(1)
 
-            yield Site(name, f"{place.url}/{folder.name}", options, 6000, lose)
+            def hurt() -> str:
+                time = next(times)
+                if time % 4:
+                    proxy.lose(2, upload, "_log")
+                    return "lost answer"
+                seconds = LONG_SILENCE if time % 48 == 0 else SHORT_SILENCE
+                proxy.be_silent(seconds, acts=time % 8 == 0)
+                return "silence" if seconds == SHORT_SILENCE else "long silence"
+
+            yield Site(name, f"{place.url}/{folder.name}", options, 6000, hurt)
 
     return site
 

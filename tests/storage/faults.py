@@ -47,6 +47,9 @@ class Faults(NamedTuple):
     """A write that fails leaves a part of its file, where a store may do that: not of an entry."""
     unordered: float = 0.0
     """Deletes of one call happen in any order, and one that fails does not keep the others."""
+    silent: float = 0.0
+    """A server says nothing to a call for as long as one has; a write may take effect before that,
+    later, or never. Only where the storage is remote."""
 
 
 NO_FAULTS = Faults()
@@ -67,15 +70,20 @@ _HIGHEST = Faults(
     full=0.004,
     torn=0.1,
     unordered=0.8,
+    silent=0.01,
 )
 
 
 def drawn(rng: random.Random) -> Faults:
     """Some histories have everything at once, most have a few kinds, some are calm."""
+    # By chance of its own: what came later must not change the histories that were there.
+    apart = random.Random(repr(rng.getstate()[1][:8]))
     share = rng.choice((0.0, 0.3, 0.5, 1.0))
-    return Faults(
-        *(high * rng.uniform(0.2, 1.0) if rng.random() < share else 0.0 for high in _HIGHEST)
+    rates = (
+        high * rng.uniform(0.2, 1.0) if rng.random() < share else 0.0 for high in _HIGHEST[:-1]
     )
+    is_silent = apart.random() < share / 3
+    return Faults(*rates, silent=_HIGHEST.silent * apart.uniform(0.2, 1.0) if is_silent else 0.0)
 
 
 def without(faults: Faults, name: str) -> Faults:
