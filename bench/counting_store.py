@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from offsetlog.storage.store import FileInfo, Offer, PutResult, Store
 
@@ -41,6 +41,9 @@ class CountingStore(Store):
             self.calls[kind] += calls
             self.bytes_up += up
             self.bytes_down += down
+
+    def before_creating(self, see: Callable[[], bool]) -> None:
+        self.inner.before_creating(see)
 
     def offer(self, data: bytes, beside: str) -> CountingOffer:
         return CountingOffer(self, self.inner.offer(data, beside), len(data))

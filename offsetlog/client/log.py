@@ -381,7 +381,7 @@ class Log:
             reports = verify_topics(self.store, topic, pool=self._pool, progress=progress)
         else:
             if not self.root.is_there():
-                self.root.require()
+                self.root.check(0.0)
             reports = verify_log(self.store, lambda: self.offsets_table.port, self._pool, progress)
         if self.root.is_kept:
             self.root.check()  # What was out of sight meanwhile is no fault of the log.

@@ -7,8 +7,11 @@ Invariants:
    makes no root, and neither reads nor writes another one that is met at the address. A disk may
    be unmounted, or not be mounted on every machine. On a disk the store sees to it with each
    folder that it uses (``Store.keep_to``); elsewhere ``begin`` asks, when something begins.
-3. A root that is gone is an error, and nothing that is empty; it is found again when it is back.
-4. No root is created inside a topic of another one.
+3. Before its first file is created on a server, a process puts the root's own bytes at the root's
+   own name, which must conflict: a log may have been moved to a server that ignores the condition
+   of a create. There the same bytes are written over themselves. A new root is probed by a race.
+4. A root that is gone is an error, and nothing that is empty; it is found again when it is back.
+5. No root is created inside a topic of another one.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from offsetlog.errors import InvalidRequestError, StorageError
 from offsetlog.format import names, root_file
 from offsetlog.logs import get_logger
 from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
-from offsetlog.storage.probe import probe_store
+from offsetlog.storage.probe import probe_store, unsafe
 from offsetlog.storage.store import Committed, Conflict, Store
 
 TRIES = 5
@@ -48,6 +51,9 @@ class Root:
         self._stamp: object = None
         """Of that file, where the store has stamps."""
         self._seen_at = float("-inf")
+        self._is_probed: bool | None = False
+        """Whether this process probed the storage by a race; None while it does."""
+        store.before_creating(self._see_conflict)
 
     @property
     def id(self) -> str:
@@ -152,8 +158,8 @@ class Root:
         if not self.may_be_created():
             return
         check_surroundings(self._store)
-        if not self._store.is_local:
-            probe_store(self._store)
+        if self._store.needs_probe:
+            self._probe()
         data = root_file.encode(self._env.new_id())
         offer = self._store.offer(data, names.ROOT_FILE)
         error = ""
@@ -164,10 +170,32 @@ class Root:
                     logger.info("%s: root %s", self._store.url, type(result).__name__.lower())
                     return
                 error = result.error
+                if result.waited:
+                    break
                 self._env.sleep(0.2)
         finally:
             offer.close()
         raise StorageError(f"No answer came to the creation of {self._store.url}: {error}")
+
+    def _probe(self) -> None:
+        self._is_probed = None
+        try:
+            probe_store(self._store)
+            self._is_probed = True
+        finally:
+            self._is_probed = self._is_probed or False
+
+    def _see_conflict(self) -> bool:
+        """Put the root's bytes where they are; raise unless that conflicts. False: there is no
+        root yet."""
+        if self._is_probed is not False:
+            return self._is_probed is True
+        if not self.learn():
+            return False
+        self.check(BEGIN_SECONDS)
+        assert self._seen is not None
+        see_conflict(self._store, names.ROOT_FILE, self._seen, self._env)
+        return True
 
     def _read(self) -> bytes | None:
         return self._store.get(names.ROOT_FILE, 0, root_file.MAX_BYTES + 1)
@@ -194,6 +222,34 @@ class Root:
 
     def _id_in(self, data: bytes) -> str:
         return root_file.decode(data, f"{self._store.url}/{names.ROOT_FILE}")
+
+
+def see_conflict(store: Store, name: str, data: bytes, env: Env) -> None:
+    """Put ``data`` at ``name``, where it is already; raise unless that conflicts."""
+    offer = store.offer(data, name)
+    error = ""
+    try:
+        for _ in range(TRIES):
+            result = offer.put(name)
+            if isinstance(result, Conflict):
+                return
+            if isinstance(result, Committed):
+                raise unsafe(
+                    store.url,
+                    f"made {name} anew, which was there, where it was told to make it only if "
+                    "none is there",
+                )
+            error = result.error
+            if result.waited:
+                break
+            env.sleep(0.2)
+    finally:
+        offer.close()
+    raise StorageError(
+        f"No answer came from {store.url} to whether a file can be made only if none is there: "
+        f"{error}",
+        "Nothing was written. Try again.",
+    )
 
 
 def check_surroundings(store: Store) -> None:

@@ -8,9 +8,10 @@
 4. A chain of filesystems that ends on a local disk follows no link below the root, and opens
    nothing but files, like the local disk itself. Of others fsspec does not show what is a link.
 5. Of a web server no more is taken than was asked for, also where it passes over the range.
-6. A call of an async client ends in its time, whatever the client tries (``_wait``); after ten
+6. Before the first file is created the store has itself proven (``Store.before_creating``).
+7. A call of an async client ends in its time, whatever the client tries (``_wait``); after ten
    seconds without an answer a line in the log names the server.
-7. Where the filesystem renames, a file is written under a temporary name and moved, so that a
+8. Where the filesystem renames, a file is written under a temporary name and moved, so that a
    writer who is killed leaves no half of one. Whether it does is tried, once for a store; where
    it does not, a file is written in its place, and ``replaces_at_once`` is false.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import hashlib
 import os
 import re
 import threading
@@ -78,7 +80,35 @@ class FsspecStore(Store):
         self._made: tuple[int, Any] | None = None
         self._making: dict[int, threading.Lock] = {}
         """By process: a lock that another thread held at a fork is never released in the child."""
+        self._see: Callable[[], bool] | None = None
+        """Proves that a create here conflicts with a file that is there; None once it did."""
+        self._sees = threading.RLock()
+        self._is_seeing = False
         self._told_at = float("-inf")
+
+    def before_creating(self, see: Callable[[], bool]) -> None:
+        self._see = None if self._identity() in _PROVEN else see
+
+    def prove(self) -> None:
+        """Raise unless the storage was seen to keep put-if-absent, where that is to be seen."""
+        if self._see is None:
+            return
+        with self._sees:
+            see = self._see
+            if see is None or self._is_seeing:
+                return
+            self._is_seeing = True
+            try:
+                if see():
+                    self._see = None
+                    _PROVEN.add(self._identity())
+            finally:
+                self._is_seeing = False
+
+    def _identity(self) -> bytes:
+        """Of the storage; options are part of it, since they may name another server."""
+        text = repr((self._protocol, self._root, sorted(self._options.items(), key=str)))
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass")).digest()
 
     @property
     def fs(self) -> Any:
@@ -233,6 +263,10 @@ def expect(size: int) -> None:
         budget.until += size / LEAST_SPEED
 
 
+_PROVEN: set[bytes] = set()
+"""The storages that were seen to keep put-if-absent, in this process."""
+
+
 class _Raise:
     """Marks that a missing file is an error here."""
 
@@ -249,6 +283,7 @@ class FsspecOffer(Offer):
         self._data = data
 
     def put(self, name: str) -> PutResult:
+        self._store.prove()
         return self._store._create(check_name(name), self._data)
 
     def close(self) -> None:
@@ -389,6 +424,9 @@ class LookThenWriteStore(ReadOnlyStore):
 
     leaves_temporaries = True
     _renaming: _Renaming | None = None
+
+    def before_creating(self, see: Callable[[], bool]) -> None:
+        """The user vouches that nobody races."""
 
     def offer(self, data: bytes, beside: str) -> Offer:
         return FsspecOffer(self, data, beside)

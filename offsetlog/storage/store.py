@@ -102,7 +102,19 @@ class Store(ABC):
         when the writer is killed. Entries are never overwritten where it is false."""
         return True
 
+    @property
+    def needs_probe(self) -> bool:
+        """Whether a new root is only made after ``probe_store``: where no kernel of this machine
+        decides who makes a file."""
+        return not self.is_local
+
     # --- creating and replacing --------------------------------------------------------------
+
+    def before_creating(self, see: Callable[[], bool]) -> None:  # noqa: B027
+        """Call ``see`` before the first file is created from now on, and again before the next
+        one until it has returned True. What it raises is that create's error, and what it creates
+        itself goes through. Once True, it is not asked again in this process about this storage.
+        Nothing is to be done where the kernel of this machine decides who makes a file."""
 
     @abstractmethod
     def offer(self, data: bytes, beside: str) -> Offer:

@@ -26,6 +26,8 @@ _READERS = 2
 _SAMPLES = 60
 _BIG = 40 << 20
 _SHOWN_FAULTS = 3
+_READY_SECONDS = 0.008
+"""In so long every process has its bytes ready to be put."""
 _ODD_NAMES = (
     "partition=0/a b.parquet",
     "partition=1/%41%2F.parquet",
@@ -337,9 +339,8 @@ class _Run:
     def _race_and_watch(self) -> str:
         folder = self._name("race")
         together = self._rounds // 2
-        slot = max(0.004, 3 * self._put_seconds)
-        landed, faults, looks, _ = self._race(folder, 0, together, slot)
-        more, more_faults, more_looks, seconds = self._race(folder, together, self._rounds, 0.0)
+        landed, faults, looks = self._race_together(folder, together)
+        more, more_faults, more_looks, seconds = self._race(folder, together, self._rounds)
         committed = sum(one.outcome == "committed" for _, one in more)
         self._contended = committed / seconds if seconds else 0.0
         faults += more_faults + self._judge(folder, landed + more)
@@ -351,16 +352,42 @@ class _Run:
             f"{looks + more_looks} looks meanwhile, none torn"
         )
 
+    def _race_together(
+        self, folder: str, last: int
+    ) -> tuple[list[tuple[int, Landed]], list[str], int]:
+        """All try a name at one moment, and the next when all have an answer: who is late for one
+        name is not for the next."""
+        until = self._until_at_most(self._seconds / 3)
+        crew, racers = self._members(), self._processes
+        about = {"folder": folder, "last": last, "until": until}
+        crew.begin([("watch", {**about, "first": 0})] * _READERS, racers)
+        landed: list[tuple[int, Landed]] = []
+        faults: list[str] = []
+        for place in range(last):
+            if time.time() > until:
+                break
+            one: dict[str, Any] = {
+                "folder": folder,
+                "first": place,
+                "last": place + 1,
+                "until": until,
+            }
+            one["start"] = time.time() + _READY_SECONDS
+            orders = [("race", {**one, "member": member}) for member in range(racers)]
+            for member, answer in enumerate(crew.order(orders, until)):
+                landed += [(member, found) for found in answer["landed"]]
+                faults += answer["faults"]
+        watched = crew.answers(_READERS, until, racers)
+        faults += [fault for answer in watched for fault in answer["faults"]]
+        return landed, faults, sum(answer["looks"] for answer in watched)
+
     def _race(
-        self, folder: str, first: int, last: int, slot: float
+        self, folder: str, first: int, last: int
     ) -> tuple[list[tuple[int, Landed]], list[str], int, float]:
         until = self._until_at_most(self._seconds / 3)
-        start = time.time() + 0.05
         about = {"folder": folder, "first": first, "last": last, "until": until}
-        orders = [
-            ("race", {**about, "member": member, "start": start, "slot": slot})
-            for member in range(self._processes)
-        ]
+        race = {**about, "start": time.time() + 0.05}
+        orders = [("race", {**race, "member": member}) for member in range(self._processes)]
         orders += [("watch", about)] * _READERS
         answers = self._members().order(orders, until)
         landed = [

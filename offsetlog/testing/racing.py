@@ -82,25 +82,25 @@ def open_by(opener: str, url: str, options: Mapping[str, Any]) -> Store:
 
 
 def race(
-    store: Store, *, folder: str, member: int, first: int, last: int, start: float, slot: float,
-    until: float,
-) -> dict[str, Any]:  # fmt: skip
-    """Try each name once. With a slot all try it at the same moment; without, as fast as they
-    can, the same bytes at the next name after a conflict."""
+    store: Store, *, folder: str, member: int, first: int, last: int, start: float, until: float
+) -> dict[str, Any]:
+    """Try each name once, the first at the moment ``start``: as fast as it can, the same bytes at
+    the next name after a conflict."""
     landed: list[Landed] = []
     faults: list[str] = []
     serial = first
     offer = None
-    _sleep_until(start)
     began = time.monotonic()
     for place in range(first, last):
         if time.time() > until:
             break
-        if offer is None or slot:
+        if offer is None:
             serial = place
             data = payload(member, serial, SIZES[place % len(SIZES)])
             offer = store.offer(data, name_of(folder, place))
-        _sleep_until(start + slot * (place - first))
+        if place == first:  # All have their bytes ready, and a connection.
+            _sleep_until(start)
+            began = time.monotonic()
         result = offer.put(name_of(folder, place))
         outcome = type(result).__name__.lower()
         landed.append(Landed(place, outcome, serial))
@@ -109,7 +109,7 @@ def race(
             if found is None or parse(found) is None:
                 seen = "no file" if found is None else f"{len(found)} bytes that are not whole"
                 faults.append(f"after a conflict at name {place} a loser read {seen}")
-        if slot or isinstance(result, Committed):
+        if isinstance(result, Committed):
             offer.close()
             offer = None
     if offer is not None:
@@ -250,11 +250,20 @@ class Crew:
         theirs.close()
         return ours
 
-    def order(self, orders: list[tuple[str, dict[str, Any]]], until: float) -> list[dict[str, Any]]:
-        """One order for each member (or fewer); their answers."""
-        for pipe, given in zip(self._pipes, orders, strict=False):
+    def order(
+        self, orders: list[tuple[str, dict[str, Any]]], until: float, first: int = 0
+    ) -> list[dict[str, Any]]:
+        """One order for each member from ``first`` on (or fewer); their answers."""
+        self.begin(orders, first)
+        return self.answers(len(orders), until, first)
+
+    def begin(self, orders: list[tuple[str, dict[str, Any]]], first: int = 0) -> None:
+        """Give orders whose answers are asked for later."""
+        for pipe, given in zip(self._pipes[first:], orders, strict=False):
             pipe.send(given)
-        return [self._answer(member, until + _ANSWER_SECONDS) for member in range(len(orders))]
+
+    def answers(self, count: int, until: float, first: int = 0) -> list[dict[str, Any]]:
+        return [self._answer(m, until + _ANSWER_SECONDS) for m in range(first, first + count)]
 
     def _answer(self, member: int, until: float) -> dict[str, Any]:
         pipe = self._pipes[member]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
 from offsetlog.engine.copy.note import CopyNote, read_note, write_note
@@ -22,7 +23,7 @@ from offsetlog.engine.copy.topic import CopiedTopic, Progress, RecreatedTopicErr
 from offsetlog.engine.copy.transfer import Transfer
 from offsetlog.engine.env import Env
 from offsetlog.engine.group.offsets_table import OffsetsTable
-from offsetlog.engine.root import check_surroundings
+from offsetlog.engine.root import check_surroundings, see_conflict
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.open_topics import OpenTopics
 from offsetlog.engine.upkeep.maintenance import Maintenance
@@ -189,7 +190,15 @@ class _Copy:
         target = self._target
         data = self._transfer.again(lambda: target.get(names.ROOT_FILE, 0, root_file.MAX_BYTES + 1))
         where = f"{target.url}/{names.ROOT_FILE}"
-        return None if data is None else root_file.read(data, where)
+        if data is None:
+            return None
+        root = root_file.read(data, where)
+        target.before_creating(partial(self._see_conflict, data))
+        return root
+
+    def _see_conflict(self, data: bytes) -> bool:
+        see_conflict(self._target, names.ROOT_FILE, data, self._env)
+        return True
 
     def _make_root(self) -> None:
         target = self._target
@@ -209,7 +218,7 @@ class _Copy:
                     f"{target.url} lies in the log at {higher.url}.",
                     "Choose a place outside of other logs.",
                 )
-        if not target.is_local:
+        if target.needs_probe:
             probe_store(target)
         marked = root_file.encode(self._env.new_id(), self._source.id)
         self._transfer.create(names.ROOT_FILE, marked)

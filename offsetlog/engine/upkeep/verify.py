@@ -14,6 +14,7 @@ Invariants:
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -59,6 +60,10 @@ _NOTES = (
     (names.stubs_name, STUBS_NOTE),
     (names.table_name, field("version", integer())),
 )
+
+
+_OF_REFUSED_WRITERS = re.compile(r"\.?part-[0-9]+-[0-9a-f-]{36}[-.\w]*\.parquet(\.crc)?", re.ASCII)
+"""What writers of Delta leave beside the segments when their commit is refused."""
 
 
 def verify_log(
@@ -546,6 +551,7 @@ class _Verify:
     def _check_names(self) -> bool:
         """Does the folder hold only what belongs there; whether it holds segments."""
         has_segments = False
+        refused: list[str] = []
         for folder in self._store.folders(self._folder):
             if names.parse_partition_folder(folder) is None:
                 if folder not in ("_log", "_snapshot", "_index", LOG):
@@ -555,8 +561,16 @@ class _Verify:
                 last = info.name.rsplit("/", 1)[-1]
                 if names.parse_segment(info.name) is not None:
                     has_segments = True
+                elif _OF_REFUSED_WRITERS.fullmatch(last):
+                    refused.append(info.name)
                 elif not last.startswith(".tmp-"):
                     self._faults.append(f"{info.name} is not the name of a segment")
+        if refused:
+            others = f" and {len(refused) - 1} more" if len(refused) > 1 else ""
+            self._notes.append(
+                f"{refused[0]}{others} is of a writer that the topic's table refused; no reader "
+                "sees it, and it may be removed"
+            )
         return has_segments
 
     def _check_segments(self, state: TopicState) -> None:

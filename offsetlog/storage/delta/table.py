@@ -147,7 +147,9 @@ class DeltaOffsets(OffsetsPort):
             self._root = root
 
     def _check_place(self) -> None:
-        if not self._exists():
+        if self._exists():
+            self._open()
+        else:
             self._check_free()
 
     def _check_free(self) -> None:

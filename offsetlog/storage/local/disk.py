@@ -48,6 +48,7 @@ from offsetlog.storage.local.files import (
     Temporary,
     check_is_file,
     entries,
+    is_on_fuse,
     make_root,
     mark_stamp,
     read_mark,
@@ -154,6 +155,11 @@ class LocalStore(Store):
         self._proven_stamp: object = None
         """Of the mark, when the root was proven by it."""
         self._is_root_durable = False
+
+    @property
+    def needs_probe(self) -> bool:
+        """A disk that is a program's (FUSE) may promise less than the kernel's own."""
+        return is_on_fuse(self._root)
 
     def keep_to(self, name: str, check: Callable[[bytes | None], None]) -> None:
         """The root itself is not made any more."""

@@ -30,6 +30,23 @@ NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 _sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 
+def is_on_fuse(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
+    """Whether a path, or the nearest folder above it that is there, is on a disk that is a
+    program's. False where the system does not tell."""
+    while not os.path.exists(path) and os.path.dirname(path) != path:
+        path = os.path.dirname(path)
+    try:
+        device = os.stat(path).st_dev
+        with open(mounts, encoding="utf-8", errors="replace") as file:
+            lines = [line.split() for line in file]
+    except OSError:
+        return False
+    number = f"{os.major(device)}:{os.minor(device)}"
+    # The type stands behind a lone dash, after fields of which some may be missing.
+    kinds = (words[words.index("-", 6) + 1] for words in lines if words[2:3] == [number])
+    return any(kind == "fuseblk" or kind.split(".")[0] == "fuse" for kind in kinds)
+
+
 class Folder:
     """An open folder. It is closed when the last user lets go of it."""
 

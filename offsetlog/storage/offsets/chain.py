@@ -18,7 +18,7 @@ from offsetlog.core import strict_json
 from offsetlog.core.decode import default, field, from_json, from_value, integer, plain, string
 from offsetlog.core.group.facts import Fact
 from offsetlog.core.group.state import GroupsState
-from offsetlog.errors import CorruptLogError
+from offsetlog.errors import CorruptLogError, InvalidRequestError
 from offsetlog.format import facts_arrow
 from offsetlog.storage.offsets.check import Progress, TableCheck
 from offsetlog.storage.offsets.check_chain import check_chain
@@ -29,6 +29,8 @@ FORMAT = 1
 BUCKET = 10_000
 OWNER = "_root.json"
 """Whose a table is whose entry 0 does not say it; made once, by put-if-absent."""
+
+DELTA_LOG = "_delta_log"
 
 _FORMAT = field("format", integer())
 _TABLE = field("table", string())
@@ -59,6 +61,7 @@ class ChainOffsets(OffsetsPort):
             name = self._entry(0)
             data = self.store.get(name, 0, 65_537)
             if data is None:
+                self._refuse_delta()
                 return ""
             first = from_json(plain, data, name, 65_536)
             version = from_value(_FORMAT, first, name)
@@ -71,6 +74,16 @@ class ChainOffsets(OffsetsPort):
             self._check_root()
             self._id = from_value(_TABLE, first, name)
         return self._id
+
+    def _refuse_delta(self) -> None:
+        """A table that a program made where readers of Delta reach it is never shown as empty."""
+        if any(name == DELTA_LOG for name in self.store.folders(self.folder)):
+            raise InvalidRequestError(
+                f"{self.url} holds the groups as a Delta table, which can't be read by this "
+                "address.",
+                "Open the log by the address it was made with, on a machine that has it as a "
+                "local path or reaches it as s3://, gs:// or az://; topics can be read here.",
+            )
 
     def _owner(self) -> str:
         """The log that took a table which is older than the rule; none where nobody did yet."""

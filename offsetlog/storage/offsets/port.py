@@ -88,6 +88,7 @@ class OffsetsPort(ABC):
         """The log that the table says it belongs to, as far as that was seen; may be none."""
         self._accepted_root = ""
         """The log that was found to be this one."""
+        self._may_beat = False
 
     @abstractmethod
     def create(self) -> None:
@@ -103,7 +104,8 @@ class OffsetsPort(ABC):
 
     @abstractmethod
     def _check_place(self) -> None:
-        """Refuse a place without a table that holds what is somebody's."""
+        """Refuse a place that holds what is somebody's: a table that is not ours, or no table and
+        something else."""
 
     @abstractmethod
     def _table_id(self) -> str:
@@ -169,6 +171,8 @@ class OffsetsPort(ABC):
                 if not isinstance(result, Unknown):
                     return
                 error = result.error
+                if result.waited:
+                    break
         finally:
             offer.close()
         raise StorageError(f"No answer came to the making of {self.url}: {error}")
@@ -205,8 +209,9 @@ class OffsetsPort(ABC):
 
     def beat(self, member: str, text: str) -> None:
         """Overwrite a member's heartbeat."""
-        if not self._id:
-            self._check_place()  # Nothing is left where no table may be.
+        if not self._may_beat:
+            self._check_place()  # Nothing is left where no table of ours may be.
+            self._may_beat = True
         self.store.put(self._beat_name(member), text.encode(), durable=False)
 
     def look_at_beat(self, member: str) -> str | None:

@@ -318,6 +318,7 @@ class DiskOffer(Offer):
 
     def put(self, name: str) -> PutResult:
         store = self._store
+        store.prove()
         folder, _ = split(name)
         if not self._temporary:
             self._temporary = store._do(
