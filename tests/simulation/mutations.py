@@ -106,7 +106,7 @@ def _acknowledge_before_the_fold() -> list[Patch]:
 
 
 def _no_answer_taken_for_a_conflict() -> list[Patch]:
-    return [(landing.Landing, "unanswered", lambda self, error: self.conflicted())]
+    return [(landing.Landing, "unanswered", lambda self, *answer: self.conflicted())]
 
 
 def _a_retry_with_a_fresh_number() -> list[Patch]:
