@@ -109,7 +109,8 @@ def test_requests_of_a_trigger_do_not_grow(
         monkeypatch.setattr(sink_task, "MESSAGE_BYTES", 0)
         write("write, many rows", 1000)
         if not trigger:
-            assert counts.of_root == {"plan a write": 1, "write, many rows": 0, "commit": 0}
+            # Before its first entry a process reads the root's file, and sees that a put conflicts.
+            assert counts.of_root == {"plan a write": 1, "write, many rows": 0, "commit": 2}
 
         def plan(start: Any = start) -> tuple[Any, Any]:
             end = stream.latestOffset(start, limit)
