@@ -92,7 +92,7 @@ SDIST = """
 """
 WHEEL = "METADATA RECORD WHEEL entry_points.txt licenses/LICENSE top_level.txt"
 EXTRAS = {
-    "azure", "bench", "delta", "docs", "gcs", "lint", "otel", "page", "rest", "s3", "sftp",
+    "azure", "bench", "delta", "docs", "gcs", "lint", "page", "rest", "s3", "sftp",
     "smb", "spark", "test",
 }  # fmt: skip
 

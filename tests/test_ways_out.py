@@ -40,8 +40,6 @@ ALLOWED = {
     "offsetlog/logs.py": {"logging.getLogger"},
     # Silences a library's own logger.
     "offsetlog/storage/object/gcs.py": {"logging.getLogger"},
-    # Listens to a library's own logger.
-    "offsetlog/metrics/otlp.py": {"logging.getLogger"},
     # Run by whoever builds a wheel; no part of one.
     "spark_plugin/java/build.py": {"print", "sys.stderr"},
     # To files.

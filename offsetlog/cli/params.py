@@ -212,6 +212,24 @@ class Separator(_Param):
         return plain.encode("utf-8", "surrogateescape")
 
 
+class HostPort(_Param):
+    """A place to listen on; without a host it is this machine alone."""
+
+    name = "HOST:PORT"
+
+    def parse(self, text: str) -> tuple[str, int]:
+        host, _, port = text.rpartition(":")
+        if not (port.isascii() and port.isdecimal() and len(port) < 6 and int(port) < 65536):
+            raise ValueError(f"{text!r} is not HOST:PORT, such as 127.0.0.1:9308.")
+        if host.startswith("[") and host.endswith("]"):
+            host = host[1:-1]
+        elif ":" in host:
+            raise ValueError(
+                f"{text!r} is not HOST:PORT; an IPv6 address is written as [::1]:9308."
+            )
+        return host or "127.0.0.1", int(port)
+
+
 class TopicName(ParamType):
     """A topic's name, which the shell can complete."""
 

@@ -33,8 +33,6 @@ class Family(NamedTuple):
     name: str
     help: str
     labels: tuple[str, ...] = ()
-    unit: str = ""
-    """In the words of UCUM, as OpenTelemetry wants them."""
 
 
 class Sample(NamedTuple):
@@ -62,7 +60,6 @@ TOPIC_BYTES = Family(
     "offsetlog_topic_bytes",
     "About how many bytes of keys, values and headers the topic has, before compression.",
     ("topic",),
-    "By",
 )
 UNREADABLE_TOPICS = Family(
     "offsetlog_unreadable_topics", "Number of topics that are broken and can't be read."
@@ -71,7 +68,6 @@ MAINTAINED = Family(
     "offsetlog_maintained_timestamp_seconds",
     "When upkeep of the whole log last came to its end, in seconds since 1970 by the storage's "
     "clock; 0 if it never did.",
-    unit="s",
 )
 GROUP_MEMBERS = Family(
     "kafka_consumergroup_members", "Number of members of the group.", ("consumergroup",)
@@ -91,13 +87,11 @@ GROUP_LAG_BYTES = Family(
     "offsetlog_consumergroup_lag_bytes",
     "About how many bytes the group has still to read, before compression.",
     _GROUP_PARTITION,
-    "By",
 )
 GROUP_LAG_SECONDS = Family(
     "offsetlog_consumergroup_lag_seconds",
     "About the age of the oldest record that the group has still to read; 0 where there is none.",
     _GROUP_PARTITION,
-    "s",
 )
 QUERY_POSITION = Family(
     "offsetlog_query_current_offset",
@@ -111,13 +105,11 @@ QUERY_LAG_BYTES = Family(
     "offsetlog_query_lag_bytes",
     "About how many bytes the Spark query has still to read, before compression.",
     _QUERY_PARTITION,
-    "By",
 )
 QUERY_LAG_SECONDS = Family(
     "offsetlog_query_lag_seconds",
     "Age of the oldest record that the Spark query has still to read; 0 where there is none.",
     _QUERY_PARTITION,
-    "s",
 )
 
 OF_A_LOG = (

@@ -12,11 +12,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from offsetlog.engine.env import REAL
-from offsetlog.errors import InvalidRequestError
 from offsetlog.metrics.exposition import to_text
 from offsetlog.metrics.families import Samples, of_log, of_queries
-from offsetlog.metrics.otlp import Collector, Push
 
 if TYPE_CHECKING:
     from offsetlog.client.log import Log
@@ -29,7 +26,6 @@ class Metrics:
 
     def __init__(self, log: Log | None = None) -> None:
         self._log = log
-        self._env = REAL if log is None else log.env
         self._reports: dict[str, LagReport] = {}
         self._lock = threading.Lock()
 
@@ -60,16 +56,3 @@ class Metrics:
     def text(self) -> str:
         """Prometheus' text, for a scrape."""
         return to_text(self.samples())
-
-    def push(self, url: str, every: float = 30.0) -> Push:
-        """Send all of it to a collector of OpenTelemetry, such as ``http://localhost:4318``, every
-        so many seconds, in a thread of its own; ``stop()`` of what it returns ends it. A round
-        that fails is logged."""
-        if not every > 0:
-            raise InvalidRequestError(f"{every!r} is no time between two rounds.", "Use seconds.")
-        return Push(Collector(url), self.send, every)
-
-    def send(self, collector: Collector) -> None:
-        """Send all of it, once."""
-        at_ns = self._env.now_ms() * 1_000_000
-        collector.send(self.samples(), at_ns)

@@ -12,6 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from offsetlog.cli.page import command as page_command
+from offsetlog.cli.params import HostPort
+from offsetlog.metrics import server
 from offsetlog.metrics.families import FAMILIES
 from tests.pages import ROOT
 from tests.servers import promtool
@@ -108,6 +111,23 @@ def test_every_metric_is_on_the_dashboard_or_said_why_not() -> None:
     left_out = {"offsetlog_query_lag", "offsetlog_query_lag_bytes"}
     left_out |= {"offsetlog_query_current_offset"}  # In seconds they are there.
     assert LABELS.keys() - shown == left_out
+
+
+def test_the_collector_scrapes_what_is_served() -> None:
+    """Each part that a pipeline names is there, and the target is what the comment starts."""
+    file = CONF / "otel_collector.yaml"
+    recipe = yaml.safe_load(file.read_text())
+    [(kind, pipeline)] = recipe["service"]["pipelines"].items()
+    assert kind == "metrics" and set(pipeline) == {"receivers", "processors", "exporters"}
+    for part, names in pipeline.items():
+        assert list(recipe[part]) == names
+    [job] = recipe["receivers"]["prometheus"]["config"]["scrape_configs"]
+    assert job["metrics_path"] == server.PATH and job.get("scheme", "http") == "http"
+    [target] = [one for static in job["static_configs"] for one in static["targets"]]
+    told = re.search(r"^# Use it with: .* metrics --listen (\S+)$", file.read_text(), re.M)
+    assert told is not None and HostPort().parse(told[1]) == HostPort().parse(target)
+    page = next(one for one in page_command.params if one.name == "port")
+    assert f"127.0.0.1:{page.default}." in file.read_text()
 
 
 def test_alerts_say_what_they_are_about() -> None:
