@@ -160,6 +160,7 @@ def progress(what: str) -> Iterator[Progress]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Bar(*columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True) as bar:
+        _bars.append(bar)
         task = bar.add_task(what, total=None)
 
         def show(step: str, finished: int, total: int) -> None:
@@ -167,13 +168,36 @@ def progress(what: str) -> Iterator[Progress]:
                 task, description=f"{what}: {printable(step)}", completed=finished, total=total
             )
 
-        yield show
+        try:
+            yield show
+        finally:
+            _bars.remove(bar)
+
+
+_bars: list[Any] = []
+"""Those that move now."""
 
 
 def confirm(question: str) -> None:
     """Abort the command unless the user answers yes."""
     if not click.confirm(printable(question), default=False, err=True):
         raise click.Abort
+
+
+def agree(what: str, question: str, yes: bool) -> None:
+    """Say what can't be undone, and ask at a terminal whether to; a script is not asked."""
+    for bar in _bars:
+        bar.stop()
+    print_line(what, stderr=True)
+    if not yes and sys.stdin.isatty():
+        confirm(question)
+    for bar in _bars:
+        bar.start()
+
+
+def counted(number: int, what: str) -> str:
+    """``1 record``, ``2 records``."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def at_a_terminal() -> bool:

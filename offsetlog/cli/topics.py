@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from offsetlog.cli.base import Command, CommandGroup
-from offsetlog.cli.output import confirm, print_json, print_line, print_result, print_table
+from offsetlog.cli.output import agree, counted, print_json, print_line, print_result, print_table
 from offsetlog.cli.params import TOPIC, KeyValue, Whole
+from offsetlog.cli.records import in_words, yes_option
 from offsetlog.cli.session import CliSession, pass_session
 from offsetlog.errors import InvalidRequestError, TopicExistsError, UnknownTopicError
 
@@ -85,8 +86,7 @@ def create(
 
 
 def _partitions(info: TopicInfo) -> str:
-    count = len(info.partitions)
-    return f"{count} partition{'' if count == 1 else 's'}"
+    return counted(len(info.partitions), "partition")
 
 
 @command.command(
@@ -226,7 +226,7 @@ def alter(
 )
 @click.argument("topic", metavar="NAME", type=TOPIC)
 @click.option("--purge", is_flag=True, help="Remove its files and its history for good.")
-@click.option("--yes", is_flag=True, help="Don't ask before a purge.")
+@yes_option
 @click.option("--if-exists", is_flag=True, help="Don't fail if the topic does not exist.")
 @pass_session
 def delete(session: CliSession, topic: str, purge: bool, yes: bool, if_exists: bool) -> None:
@@ -235,13 +235,13 @@ def delete(session: CliSession, topic: str, purge: bool, yes: bool, if_exists: b
     Its history stays, so that offsets are never reused when a topic of that name is created
     again; 'offsetlog maintain' removes its records. --purge removes everything at once, also of
     a topic that was deleted before, and is safe only when nobody reads or writes it. Files in its
-    folder that are not the topic's are kept and named.
+    folder that are not the topic's are kept and named. It says what will go, and asks at a
+    terminal.
     """
     purged = None
     with session.open() as log:
         try:
-            if purge and not yes:
-                _confirm_purge(log, topic)
+            _agree(log, topic, purge, yes)
             purged = log.delete_topic(topic, purge=purge)
             deleted = True
         except UnknownTopicError:
@@ -262,21 +262,21 @@ def delete(session: CliSession, topic: str, purge: bool, yes: bool, if_exists: b
         print_line(f"Kept what is not the topic's: {purged.others_in_words()}.", stderr=True)
 
 
-def _confirm_purge(log: Log, topic: str) -> None:
-    """Ask the user at the terminal; without one a purge is refused."""
-    import sys
-
-    if not sys.stdin.isatty():
-        raise InvalidRequestError(
-            f"A purge removes topic {topic!r} for good, and there is no terminal to ask at.",
-            "Add --yes to confirm.",
-        )
+def _agree(log: Log, topic: str, purge: bool, yes: bool) -> None:
+    """Say what goes, and ask who sits at a terminal."""
+    if not purge:
+        found = log.topic(topic).removal()
+        agree(f"{in_words(found)} will be deleted, with the topic.", "Delete it?", yes)
+        return
     plan = log.purge_plan(topic)
-    records = "an unknown number of" if plan.records is None else plan.records
+    contents = plan.contents
+    records = "an unknown number of records"
+    if plan.records is not None:
+        records = counted(plan.records, "record")
     text = (
-        f"Remove {topic}, with all of its history, for good: {records} records, "
-        f"{plan.contents.files} files, {plan.contents.bytes} bytes at {plan.address}?"
+        f"Topic {topic} will be removed for good, with all of its history: {records}, "
+        f"{counted(contents.files, 'file')}, {counted(contents.bytes, 'byte')} at {plan.address}."
     )
-    if plan.contents.others:
-        text = f"Kept, as it is not the topic's: {plan.contents.others_in_words()}.\n{text}"
-    confirm(text)
+    if contents.others:
+        text = f"Kept, as it is not the topic's: {contents.others_in_words()}.\n{text}"
+    agree(text, "Remove it?", yes)

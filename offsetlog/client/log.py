@@ -165,7 +165,7 @@ class Log:
         """Delete a topic. Its chain stays, so that its offsets are never reused. ``purge`` removes
         its files too: do that only when nobody reads or writes the topic any more. It returns
         what was removed, and what was kept because it is not the topic's."""
-        topic = self.open_topic(name)
+        topic = self._topic_of_a_log(name)
         if not purge:
             lifecycle.delete(topic)
             return None
@@ -176,7 +176,13 @@ class Log:
     @checked(name=TOPIC)
     def purge_plan(self, name: str) -> PurgePlan:
         """What ``delete_topic(name, purge=True)`` would remove; nothing is changed."""
-        return plan_purge(self.open_topic(name))
+        return plan_purge(self._topic_of_a_log(name))
+
+    def _topic_of_a_log(self, name: str) -> OpenTopic:
+        """For what deletes: a folder of that name is no topic where there is no log."""
+        topic = self.open_topic(name)
+        self.root.require()
+        return topic
 
     def topics(self) -> TopicList:
         """The names of the topics that exist. One that can't be read is left out, with a warning

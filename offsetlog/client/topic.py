@@ -8,7 +8,7 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from offsetlog.arguments import (
@@ -30,6 +30,7 @@ from offsetlog.core.topic.plan import estimate_bytes, estimate_records
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine.topic.purge import Removal, plan_trim
 from offsetlog.engine.upkeep.erasure import Erased, Progress, erase
 from offsetlog.text import as_html
 from offsetlog.values import CONFIG_KEYS, parse_config
@@ -157,13 +158,26 @@ class Topic:
         starts. No read that begins five seconds later, in whatever process, has one of them."""
         return lifecycle.trim(self._topic, before)
 
-    @checked(keys=many(BYTES), progress=CALLBACK)
-    def erase(self, keys: Sequence[bytes], *, progress: Progress | None = None) -> Erased:
+    @checked(before=mapping(PARTITION, OFFSET))
+    def removal(self, before: Mapping[int, int] | None = None) -> Removal:
+        """What ``delete_records(before)`` would remove; without offsets, all that there is.
+        Nothing is changed."""
+        return plan_trim(self._topic, before)
+
+    @checked(keys=many(BYTES), progress=CALLBACK, agree=CALLBACK)
+    def erase(
+        self,
+        keys: Sequence[bytes],
+        *,
+        progress: Progress | None = None,
+        agree: Callable[[Removal], None] | None = None,
+    ) -> Erased:
         """Remove all records of these keys for good. No read that begins five seconds after this
         returned, or later, has one of them, whatever process reads; ``maintain`` deletes the files
         that held them once the grace period is over. Offsets stay. Costs a look at every key of
-        the topic. Later records of a key are new ones."""
-        return erase(self._topic, keys, progress)
+        the topic. Later records of a key are new ones. ``agree`` is called with what was found,
+        before anything is removed; nothing is if it raises."""
+        return erase(self._topic, keys, progress, agree)
 
     @checked(app_ids=short_text())
     def forget_app_ids(self, *app_ids: str) -> None:

@@ -64,7 +64,10 @@ def test_examples_run(path, command, prepared):
     for line in command.examples.splitlines():
         assert line.startswith("$ ")
         result = sh(line[2:].replace("/tmp/", f"{prepared}/"))
-        assert (result.status, result.err) == (0, ""), f"{line}\n{shown(result)}"
+        told = " will be deleted" in result.err or " will be erased" in result.err
+        told = told or " will be removed" in result.err
+        assert result.status == 0 and (told or not result.err), f"{line}\n{shown(result)}"
+        assert told == (path[-1] in ("delete", "erase") and path[0] != "groups")
 
 
 def test_the_first_examples_tell_one_story(place, monkeypatch):

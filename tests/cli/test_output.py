@@ -61,11 +61,65 @@ def test_text_from_outside_is_not_markup(orders):
 def test_a_purge_asks_who_is_there(answer, gone, orders):
     status, shown = at_terminal("topics", "delete", "orders", "--purge", answer=answer)
     asked = " ".join(shown.split())
-    assert re.search(r"Remove orders, .* for good: 6 records, \d+ files, \d+ bytes", asked)
-    assert f"bytes at file://{orders}/log/orders?" in asked.replace(" /", "/")
+    assert re.search(r"orders will be removed for good, .*: 6 records, \d+ files, \d+ bytes", asked)
+    assert f"bytes at file://{orders}/log/orders. Remove it?" in asked.replace(" /", "/")
     assert status == (0 if gone else 1)
     assert (orders / "log" / "orders").exists() is not gone
     assert (offsetlog("topics", "list").lines[1:] == []) is gone
+
+
+DELETIONS = [
+    (["topics", "delete", "orders"], "6 records (about 24 bytes) in 3 partitions", "deleted"),
+    (["topics", "delete", "orders", "--purge"], "all of its history: 6 records", "removed"),
+    (["records", "delete", "orders", "--before", "0:1,2:-1"], "3 records (about 12 bytes) in 2 ",
+     "deleted"),
+    (["records", "erase", "orders", "--key", "k1", "--key", "none"],
+     "1 record (about 4 bytes) in 1 partition", "erased for good"),
+]  # fmt: skip
+
+
+def left(orders):
+    return offsetlog("topics", "list", "--json").text, offsetlog("consume", "orders").lines
+
+
+@pytest.mark.parametrize(("words", "what", "how"), DELETIONS)
+def test_what_cannot_be_undone_is_said_and_asked(words, what, how, orders):
+    before = left(orders)
+    for answer in (b"n\n", b"\n", b"\x04"):
+        status, shown = at_terminal(*words, answer=answer)
+        asked = " ".join(shown.split())
+        assert status == 1 and what in asked and how in asked and "[y/N]" in asked, shown
+        assert f"file://{orders}/log/orders" in asked.replace(" /", "/")
+        assert left(orders) == before
+    status, shown = at_terminal(*words, answer=b"y\n")
+    assert status == 0 and left(orders) != before, shown
+
+
+@pytest.mark.parametrize("words", [words for words, _, _ in DELETIONS])
+def test_what_cannot_be_undone_asks_nobody_who_said_yes(words, orders):
+    before = left(orders)
+    status, shown = at_terminal(*words, "--yes", answer=b"n\n")
+    assert status == 0 and "file://" in shown
+    assert "[y/N]" not in shown and left(orders) != before
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize(("words", "what", "how"), DELETIONS)
+def test_a_script_is_told_and_not_asked(words, what, how, more, orders):
+    before = left(orders)
+    result = offsetlog(*words, *more, stdin=b"n\n")
+    assert result.status == 0 and result.err.count("\n") == 1
+    assert what in result.err and how in result.err
+    assert left(orders) != before
+
+
+def test_a_wrong_deletion_is_refused_before_anybody_is_asked(orders):
+    for words in (["records", "delete", "orders", "--before", "0:9"],
+                  ["records", "delete", "orders", "--before", "7:0"],
+                  ["records", "erase", "orders"], ["records", "erase", "none", "--key", "k"],
+                  ["topics", "delete", "none"]):  # fmt: skip
+        status, shown = at_terminal(*words, answer=b"y\n")
+        assert status == 2 and "[y/N]" not in shown, shown
 
 
 def test_long_work_shows_a_bar(orders):

@@ -168,6 +168,7 @@ class Calls:
         "Topic.offsets_for_times": (_topic, {"times": {0: 0}}),
         "Topic.alter": (_topic, {}),
         "Topic.delete_records": (_topic, {"before": {0: 0}}),
+        "Topic.removal": (_topic, {"before": {0: 0}}),
         "Topic.erase": (_topic, {"keys": [b"nobody"]}),
         "Topic.forget_app_ids": (_topic, {"app_ids": "app"}),
         "Group.reset": (_group, {"topic": "t", "to": "earliest"}),

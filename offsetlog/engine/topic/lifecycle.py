@@ -123,7 +123,17 @@ def delete(topic: OpenTopic) -> None:
 
 def trim(topic: OpenTopic, before: Mapping[int, int]) -> dict[int, int]:
     """Move log start offsets up to ``before``; -1 stands for the log end offset."""
-    state = topic.state()
+    starts = trim_targets(topic.state(), before)
+    if starts:
+        void: Void | None = topic.decide(Trim(starts))
+        if void is not None:
+            raise UnknownTopicError(f"Nothing was deleted: {void.detail}.")
+    after = topic.chain.state
+    return {partition: after.start(partition) for partition, _ in starts}
+
+
+def trim_targets(state: TopicState, before: Mapping[int, int]) -> tuple[tuple[int, int], ...]:
+    """(partition, first offset to keep) as ``trim`` takes them, each checked."""
     starts = []
     for partition, offset in sorted(before.items()):
         check_partition(state, partition)
@@ -131,16 +141,11 @@ def trim(topic: OpenTopic, before: Mapping[int, int]) -> dict[int, int]:
         target = part.end if offset == -1 else offset
         if not 0 <= target <= part.end:
             raise OffsetOutOfRangeError(
-                f"Offset {offset} of {topic.name}-{partition} is not there.",
+                f"Offset {offset} of {state.topic}-{partition} is not there.",
                 held_offsets(part.start, part.end),
             )
         starts.append((partition, target))
-    if starts:
-        void: Void | None = topic.decide(Trim(tuple(starts)))
-        if void is not None:
-            raise UnknownTopicError(f"Nothing was deleted: {void.detail}.")
-    after = topic.chain.state
-    return {partition: after.start(partition) for partition, _ in starts}
+    return tuple(starts)
 
 
 def forget(topic: OpenTopic, app_ids: tuple[str, ...]) -> None:

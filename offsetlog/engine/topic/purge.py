@@ -1,10 +1,11 @@
-"""The removal of a topic with its files, and the question before it."""
+"""The removal of a topic with its files, and what is said before that and other deletions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from offsetlog.core.topic.plan import estimate_records
+from offsetlog.core.topic.plan import estimate_bytes, estimate_records
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.folder import FolderContents, read_contents, remove_files
@@ -25,6 +26,38 @@ class PurgePlan(NamedTuple):
     contents: FolderContents
 
 
+class Removal(NamedTuple):
+    """What a deletion of records would remove."""
+
+    topic: str
+    address: str
+    partitions: int
+    """In which there are any."""
+    records: int
+    bytes: int
+    """About, before compression."""
+
+
+def plan_trim(topic: OpenTopic, before: Mapping[int, int] | None) -> Removal:
+    """What ``lifecycle.trim`` would remove; None: all that there is. Changes nothing."""
+    state = topic.state()
+    if before is None:
+        before = dict.fromkeys(range(state.partitions), -1)
+    partitions = records = size = 0
+    for partition, target in lifecycle.trim_targets(state, before):
+        start = state.start(partition)
+        if start < target:
+            partitions += 1
+            records += estimate_records(state, partition, start, target)
+            size += estimate_bytes(state, partition, start, target)
+    return Removal(topic.name, address_of(topic), partitions, records, size)
+
+
+def address_of(topic: OpenTopic) -> str:
+    """Where the topic's files lie."""
+    return f"{topic.chain.store.url}/{topic.chain.folder}"
+
+
 def plan_purge(topic: OpenTopic) -> PurgePlan:
     """Changes nothing."""
     chain = topic.chain
@@ -34,7 +67,7 @@ def plan_purge(topic: OpenTopic) -> PurgePlan:
         ranges = [(p, part.start, part.end) for p, part in enumerate(state.parts)]
         records = sum(estimate_records(state, *one) for one in ranges)
     contents = read_contents(chain.store, chain.folder)
-    return PurgePlan(topic.name, f"{chain.store.url}/{chain.folder}", records, contents)
+    return PurgePlan(topic.name, address_of(topic), records, contents)
 
 
 def purge_topic(topic: OpenTopic) -> FolderContents:

@@ -30,6 +30,7 @@ from offsetlog.core.topic.index import inline_of
 from offsetlog.core.topic.plan import PlannedPiece, estimate_bytes
 from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.topic.open_topic import OpenTopic
+from offsetlog.engine.topic.purge import Removal, address_of
 from offsetlog.engine.upkeep.offset_set import Mask, Offsets, OffsetSet
 from offsetlog.engine.upkeep.shrink import Dropped, Shrinker
 from offsetlog.errors import (
@@ -82,10 +83,17 @@ class _Kept(NamedTuple):
         return self.dropped.keeps(offsets)
 
 
-def erase(topic: OpenTopic, keys: Sequence[bytes], progress: Progress | None = None) -> Erased:
+def erase(
+    topic: OpenTopic,
+    keys: Sequence[bytes],
+    progress: Progress | None = None,
+    agree: Callable[[Removal], None] | None = None,
+) -> Erased:
+    """``agree`` is called once the records were found and before one goes, with what goes; nothing
+    was done if it raises."""
     if not keys:
         raise InvalidRequestError("No key was named.", "Name one at least.")
-    return _Erasure(topic, keys, progress or (lambda what, done, of: None)).run()
+    return _Erasure(topic, keys, progress or (lambda what, done, of: None)).run(agree)
 
 
 class _Erasure:
@@ -113,11 +121,14 @@ class _Erasure:
         """Entries below it were looked at."""
         self._scanned = self._records = self._files = self._segments = 0
 
-    def run(self) -> Erased:
+    def run(self, agree: Callable[[Removal], None] | None) -> Erased:
         for _ in range(TRIES):
             state = self._topic.state()
             try:
                 self._scan(state)
+                if agree is not None:
+                    agree(self._removal())
+                    agree = None
                 void = self._take_out()
             except (OffsetOutOfRangeError, UnknownTopicError):
                 # The log start was moved meanwhile, or the topic deleted: then this says so.
@@ -140,6 +151,21 @@ class _Erasure:
             f"Topic {self._topic.name!r} was changed by others each time this was tried.",
             "Not all records of these keys are erased. Try again.",
         )
+
+    def _removal(self) -> Removal:
+        """What was found: of a file's bytes each record counts for an equal share."""
+        partitions = records = size = 0
+        for partition, found in self._found.items():
+            start, end = found.start, found.end
+            start = max(start, self._topic.chain.state.start(partition))
+            count = found.count(start, end)
+            if count:
+                partitions += 1
+                records += count
+                for piece in self._topic.reader.plan(partition, start, end):
+                    hits = found.count(piece.start, piece.end)
+                    size += hits * piece.extent.bytes // max(1, piece.extent.records)
+        return Removal(self._topic.name, address_of(self._topic), partitions, records, size)
 
     def _ends(self) -> dict[int, int]:
         return {partition: found.end for partition, found in sorted(self._found.items())}

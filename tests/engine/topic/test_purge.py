@@ -298,6 +298,23 @@ def test_an_interrupted_purge_is_ended_by_the_next(tmp_path, monkeypatch):
 # --- the command line ----------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("words", [[], ["--purge"], ["--purge", "--yes"], ["--if-exists"]])
+def test_where_there_is_no_log_there_is_nothing_to_delete(words, tmp_path):
+    """A folder with files of names like ours is not a topic below what is no log."""
+    with offsetlog.open(str(tmp_path / "log")) as log:
+        fill(log)
+    (tmp_path / "log" / names.ROOT_FILE).unlink()
+    kept = sorted(path for path in tmp_path.rglob("*"))
+    result = command("--root", str(tmp_path / "log"), "topics", "delete", "t", *words)
+    assert result.status == 2 and "There is no log at" in result.err, result
+    assert sorted(path for path in tmp_path.rglob("*")) == kept
+    with offsetlog.open(str(tmp_path / "log")) as log:
+        for refused in (lambda: log.delete_topic("t", purge=True), lambda: log.purge_plan("t")):
+            with pytest.raises(InvalidRequestError, match="There is no log"):
+                refused()
+    assert sorted(path for path in tmp_path.rglob("*")) == kept
+
+
 def test_what_is_left_is_told_on_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with offsetlog.open("log") as log:
