@@ -27,6 +27,8 @@ MAX_INLINE_RECORDS = 256 * 1024
 MAX_ENTRY_BYTES = 64 * 1024 * 1024
 COMPRESSED_BYTES = 1024
 """Fewer bytes of rows are stored as they are."""
+WEIGHT_ROOM = 4096
+"""Rows that take so much more than their entry says are not kept decoded."""
 RECORD_WEIGHT = 64
 """What a row takes in memory besides its bytes, at the most that is usual."""
 
@@ -39,7 +41,8 @@ _NO_ROWS = pa.schema([rows.PARTITION])
 
 @dataclass(slots=True, eq=False)
 class StoredEntry:
-    """A file of the chain, checked; its rows are decoded once, when they are asked for."""
+    """A file of the chain, checked; its rows are decoded once, when they are asked for (each time,
+    where they take more than the entry says)."""
 
     entry: Entry
     stub: bool
@@ -50,6 +53,14 @@ class StoredEntry:
     _table: pa.Table | None = None
     _last: tuple[tuple[str, ...], pa.Table] | None = None
 
+    def unfolds_to(self) -> int:
+        """About how many bytes its rows take once they are decoded; 0 where they are."""
+        if self._table is not None or not self.inline_records:
+            return 0
+        file = self._file = self._file or ParquetReader(self.data, self.name)
+        groups = range(file.metadata.num_row_groups)
+        return file.check(groups, file.types(rows.TYPES), MAX_ENTRY_BYTES)
+
     def rows(self, first: int, count: int, columns: tuple[str, ...]) -> pa.Table:
         """``count`` inline rows from ``first`` on, with the columns asked for."""
         if self.stub or first + count > self.inline_records:
@@ -58,13 +69,25 @@ class StoredEntry:
             file = self._file or ParquetReader(self.data, self.name)
             stored = file.types(rows.TYPES)
             rows.check_columns(stored, ("partition", *rows.REQUIRED), self.name)
-            self._table = rows.check_values(file.read(stored, MAX_ENTRY_BYTES), self.name)
+            table = rows.check_values(file.read(stored, MAX_ENTRY_BYTES), self.name)
             self._file = None
+            if file.checked > WEIGHT_ROOM + rows_weight(self.entry):
+                # What an entry says is what it counts for where it is kept.
+                return rows.complete(table, columns).slice(first, count)
+            self._table = table
         # Mostly the same columns are asked for, of one part after another.
         last = self._last
         if last is None or last[0] != columns:
             last = self._last = columns, rows.complete(self._table, columns)
         return last[1].slice(first, count)
+
+
+def rows_weight(entry: Entry) -> int:
+    """What the inline rows of an entry take in memory, by what it says of them."""
+    if not isinstance(entry.body, Append):
+        return 0
+    parts = [part for part in entry.body.parts if part.segment is None]
+    return sum([part.bytes + RECORD_WEIGHT * part.records for part in parts])
 
 
 def encode(

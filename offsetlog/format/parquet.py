@@ -147,6 +147,8 @@ class ParquetReader:
         self.name = name
         self._data = memoryview(data)
         self._encodings = _OF_OTHERS if with_dictionaries else _OURS
+        self.checked = 0
+        """What was checked last comes to."""
         self._walked: dict[tuple[int, int], _Decoded] = {}
         self._leaves_of: dict[tuple[str, ...], list[int]] = {}
         self._walked_groups: tuple[thrift.RowGroup, ...] | None = None
@@ -208,8 +210,9 @@ class ParquetReader:
             while (batch := self._decode(partial(next, some, None))) is not None:
                 yield batch
 
-    def check(self, groups: Iterable[int], columns: Sequence[str], budget: int) -> None:
-        """Refuse columns that would take more than the budget once they are decoded."""
+    def check(self, groups: Iterable[int], columns: Sequence[str], budget: int) -> int:
+        """Refuse columns that would take more than the budget once they are decoded; else about how
+        many bytes they take."""
         leaves, known = self._leaves(columns), self._groups()
         size = values = 0
         for group in groups:
@@ -230,6 +233,8 @@ class ParquetReader:
                         f"{self.name} would unfold to more than {budget // MIB} MiB.",
                         "Its writer was not offsetlog; restore it from a backup.",
                     )
+        self.checked = max(size, LEAST_VALUE_BYTES * values)
+        return self.checked
 
     def greatest(self, group: int, column: str) -> int | None:
         """The greatest number of a column in a row group; None where no statistics tell it."""

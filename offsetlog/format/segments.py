@@ -243,13 +243,23 @@ class OpenSegment:
             "Run 'offsetlog verify' on the topic, and restore the file from a backup.",
         )
 
+    def unfolds_to(self, i: int, columns: tuple[str, ...]) -> int:
+        """About how many bytes row group ``i`` takes once it is decoded, by what its pages say."""
+        self._load(i)
+        return self._file.check((i,), self._stored_of(columns), self._budget)
+
+    def _stored_of(self, columns: tuple[str, ...]) -> list[str]:
+        return [name for name in columns if name in self._stored] or ["timestamp"]
+
+    @property
+    def _budget(self) -> int:
+        return max(MAX_ROW_GROUP_BYTES, UNFOLDS_TO * self.ref.size)
+
     def _group(self, i: int, columns: tuple[str, ...]) -> pa.Table:
         self._load(i)
         if "offset" in columns:
             rows.check_columns(self._stored, ("offset",), self.name)
-        stored = [name for name in columns if name in self._stored] or ["timestamp"]
-        budget = max(MAX_ROW_GROUP_BYTES, UNFOLDS_TO * self.ref.size)
-        table = self._file.read_row_group(i, stored, budget)
+        table = self._file.read_row_group(i, self._stored_of(columns), self._budget)
         if table.num_rows != self.groups[i].records:
             raise self._changed(f"row group {i}")
         return rows.complete(rows.check_values(table, self.name), columns)

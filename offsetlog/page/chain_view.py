@@ -2,7 +2,8 @@
 
 Invariants:
 
-1. A page of entries is at most one request for each entry; a page of files reads none of them.
+1. A page of entries is at most one request for each entry, and ends early where they are large;
+   a page of files reads none of them.
 2. An entry is shown as what its author proposed. One that lost a race counts for nothing.
 """
 
@@ -31,6 +32,8 @@ from offsetlog.format.entries import StoredEntry
 from offsetlog.format.names import EntryName, segment_of
 
 MAX_ENTRIES = 100
+MAX_BYTES = 64 * 1024 * 1024
+"""Of the entries of a page, but for the last ones that were read together."""
 MAX_FILES = 200
 SHOWN = 20
 """Partitions that are named of one entry."""
@@ -40,13 +43,18 @@ def entries(topic: OpenTopic, before: int | None, limit: int) -> dict[str, objec
     """The entries below ``before``, or the newest ones."""
     tip = topic.state().tip
     end = tip if before is None else min(before, tip)
-    numbers = range(max(0, end - limit), end)
-    stored = topic.chain.read_entries(numbers) if numbers else []
-    shown = [
-        _entry(topic, number, one)
-        for number, one in zip(reversed(numbers), reversed(stored), strict=True)
-    ]
-    return {"entries": shown, "before": numbers.start or None, "tip": tip}
+    shown: list[dict[str, object]] = []
+    size, lowest = 0, max(0, end - limit)
+    while end > lowest and size < MAX_BYTES:
+        numbers = range(max(lowest, end - topic.chain.env.limits.window), end)
+        stored = topic.chain.read_entries(numbers)
+        shown += [
+            _entry(topic, number, one)
+            for number, one in zip(reversed(numbers), reversed(stored), strict=True)
+        ]
+        size += sum(len(one.data) for one in stored if one is not None)
+        end = numbers.start
+    return {"entries": shown, "before": end or None, "tip": tip}
 
 
 def _entry(topic: OpenTopic, number: int, stored: StoredEntry | None) -> dict[str, object]:

@@ -4,16 +4,19 @@ Invariants:
 
 1. A partition's records come in the order of their offsets, and none between two of them is left
    out. Across partitions they are merged by their timestamps.
-2. A page costs at most about ``MAX_READS`` reads of storage, ``MAX_SCANNED`` records,
-   ``MAX_SECONDS`` and a number of bytes, whatever is searched. If that ends it early, it says
-   where to go on.
-3. No Python code runs for each record that is searched, only for those that are shown.
+2. A page costs at most about ``MAX_READS`` reads of storage, ``MAX_SCANNED`` records and
+   ``MAX_SECONDS``, whatever is searched. If that ends it early, it says where to go on.
+3. Never more than ``MAX_DECODED`` bytes are decoded for it. They are counted before they are, by
+   what the pages of a file say and not by what an entry says of it, and a file's part that would
+   take more alone is refused.
+4. What is kept of a file are the records that are wanted, with long values cut.
+5. No Python code runs for each record that is searched, only for those that are shown.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -42,9 +45,9 @@ MAX_TIMES = 100
 """Partitions in which a time is looked up for one page: each may be a read."""
 SCAN_RECORDS = 100_000
 """Records of one read, while something is searched."""
+MAX_DECODED = 512 * 1024 * 1024
 MAX_HELD_BYTES = 64 * 1024 * 1024
-"""Of records that are read to be shown; those that are searched are held a row group at a time."""
-MAX_SEARCHED_BYTES = 512 * 1024 * 1024
+"""Of records that are kept to be shown."""
 SEARCHED_FILES = 32
 SHOWN_FILES = 4
 """Files of one read, at most."""
@@ -55,7 +58,7 @@ CUT_BYTES = 16 * 1024
 PAGE_BYTES = 4 * 1024 * 1024
 """Of all values of a page: of many, less of each is shown."""
 WHOLE_BYTES = 1024 * 1024
-"""Of the value of a record that is asked for alone."""
+"""Of the value of a record that is asked for alone; more of none is kept."""
 
 
 class Query(NamedTuple):
@@ -77,6 +80,28 @@ class Query(NamedTuple):
         return self.newest_first
 
 
+class Sizes(NamedTuple):
+    key: int | None
+    value: int | None
+
+
+class _Spent(Exception):
+    """More would be decoded than there is left for a page."""
+
+
+class _Allowance:
+    """What may still be decoded for a page, and within that for one read."""
+
+    def __init__(self) -> None:
+        self.left = self.at_once = MAX_DECODED
+
+    def spend(self, size: int) -> None:
+        if size > self.at_once:
+            raise _Spent
+        self.at_once -= size
+        self.left -= size
+
+
 class RecordPage(NamedTuple):
     records: tuple[Record, ...]
     cursor: dict[int, int]
@@ -87,6 +112,8 @@ class RecordPage(NamedTuple):
     scanned: int
     complete: bool
     """Whether it ends because it is full or nothing is left, and not because it cost enough."""
+    sizes: tuple[Sizes, ...] = ()
+    """How long the key and the value of each record are, which may be cut."""
 
 
 class _Hits(NamedTuple):
@@ -96,6 +123,8 @@ class _Hits(NamedTuple):
     offsets: np.ndarray
     times: np.ndarray
     ts_type: int
+    sizes: list[pa.ChunkedArray]
+    """Of keys and values, before they were cut."""
 
 
 class _Partition:
@@ -114,6 +143,13 @@ class _Partition:
     @property
     def is_read(self) -> bool:
         return self.low >= self.high
+
+    def go_to(self, at: int, backwards: bool) -> None:
+        """What lies before ``at`` was read."""
+        if backwards:
+            self.high = at
+        else:
+            self.low = at
 
     def pass_by(self, extent: Extent, backwards: bool) -> None:
         """Leave out a file's offsets."""
@@ -145,12 +181,15 @@ def read_page(topic: OpenTopic, query: Query, env: Env) -> RecordPage:
         raise InvalidRequestError(
             f"limit is {query.limit}.", f"A page has 1 to {MAX_LIMIT} records."
         )
-    partitions = _ranges(topic, state, query)
+    allowance = _Allowance()
+    partitions = _ranges(topic, state, query, allowance)
     ends = {partition.number: state.end(partition.number) for partition in partitions}
-    return _Gathering(topic, query, env, partitions, ends).page()
+    return _Gathering(topic, query, env, partitions, ends, allowance).page()
 
 
-def _ranges(topic: OpenTopic, state: TopicState, query: Query) -> list[_Partition]:
+def _ranges(
+    topic: OpenTopic, state: TopicState, query: Query, allowance: _Allowance
+) -> list[_Partition]:
     """What of each partition the query is about."""
     numbers = tuple(range(state.partitions)) if query.partitions is None else query.partitions
     for number in numbers:
@@ -182,7 +221,10 @@ def _ranges(topic: OpenTopic, state: TopicState, query: Query) -> list[_Partitio
         elif query.offset is not None:
             at = query.offset + 1 if query.backwards else query.offset
         elif query.time_ms is not None:
-            found = topic.offset_for_time(number, query.time_ms)
+            try:
+                found = topic.offset_for_time(number, query.time_ms, allowance.spend)
+            except _Spent:
+                raise _too_large(f"To find a time in {topic.name}-{number}") from None
             at = high if found is None else found
         if at is not None:
             at = min(max(at, low), high)
@@ -201,6 +243,7 @@ class _Gathering:
         env: Env,
         partitions: list[_Partition],
         ends: dict[int, int],
+        allowance: _Allowance,
     ) -> None:
         self._topic = topic
         self._query = query
@@ -209,7 +252,9 @@ class _Gathering:
         self._sign = -1 if query.backwards else 1
         self._is_search = query.key is not None or query.contains is not None
         self._reads = 0
-        self._scanned = self._bytes = 0
+        self._scanned = self._held = 0
+        self._allowance = allowance
+        self._is_spent = False
         is_local = topic.chain.store.is_local
         self._most_reads = LOCAL_READS if is_local else MAX_READS
         self._env = env
@@ -277,29 +322,81 @@ class _Gathering:
         return (
             self._reads < self._most_reads
             and self._scanned < MAX_SCANNED
-            and self._bytes < (MAX_SEARCHED_BYTES if self._is_search else MAX_HELD_BYTES)
+            and self._held < MAX_HELD_BYTES
+            and not self._is_spent
             and self._env.monotonic() < self._until
         )
 
     def _read(self, partition: _Partition) -> None:
         """The next stretch of a partition, which lies in a few files."""
         pieces = self._stretch(partition)
-        low, high = pieces[0].start, pieces[-1].end
-        if self._query.backwards:
-            partition.high = low
-        else:
-            partition.low = high
         self._reads += sum(map(self._is_elsewhere, pieces))
-        self._scanned += high - low
-        self._bytes += sum(piece.bytes for piece in pieces)
-        hits = []
-        for batch in self._topic.reader.read(partition.number, low, high):
-            if self._is_search and batch.table.num_rows:
-                self._note_time(partition, batch)
+        backwards = self._query.backwards
+        partition.hits = []
+        # Files are read from their beginnings: newest first a stretch counts as a whole, or if
+        # that is too much each file.
+        if self._try(partition, pieces, 2 if backwards else 1):
+            return
+        if backwards and all(self._try(partition, (piece,)) for piece in reversed(pieces)):
+            return
+        if self._scanned:
+            self._is_spent = True
+            return
+        # However much there is, each page comes further, if only by a record.
+        at = pieces[-1].end - 1 if backwards else pieces[0].start
+        one = pieces[-1 if backwards else 0]._replace(start=at, end=at + 1)
+        if not self._try(partition, (one,), is_last=True):
+            raise _too_large(
+                f"To show offset {at} of {self._topic.name}-{partition.number}",
+                f"Read it with: offsetlog consume {self._topic.name} --partition "
+                f"{partition.number} --from {at} --max 1",
+            )
+
+    def _try(
+        self,
+        partition: _Partition,
+        pieces: Sequence[PlannedPiece],
+        share: int = 1,
+        is_last: bool = False,
+    ) -> bool:
+        """Read these, if what is left suffices. Before anything was read half of that is kept for
+        the last try."""
+        kept = 0 if self._scanned or is_last else MAX_DECODED // 2
+        self._allowance.at_once = max(0, self._allowance.left - kept) // share
+        try:
+            self._read_pieces(partition, pieces)
+        except _Spent:
+            return False
+        return True
+
+    def _read_pieces(self, partition: _Partition, pieces: Sequence[PlannedPiece]) -> None:
+        """Newest first all of them count or none; else each batch that came."""
+        backwards, spend = self._query.backwards, self._allowance.spend
+        low, high = pieces[0].start, pieces[-1].end
+        hits: list[_Hits] = []
+        reached = None
+        for batch in self._topic.reader.read(partition.number, low, high, spend=spend):
+            if batch.table.num_rows and (not backwards or reached is None):
+                row = 0 if backwards else -1
+                reached = int(milliseconds(batch.table.column("timestamp"))[row])
             one = self._hits(batch)
             if len(one.offsets):
                 hits.append(one)
-        partition.hits = hits[::-1] if self._query.backwards else hits
+            if not backwards:
+                self._take(partition, hits, batch.end, batch.end - batch.start, reached)
+                hits = []
+        if backwards:
+            self._take(partition, hits[::-1], low, high - low, reached)
+
+    def _take(
+        self, partition: _Partition, hits: list[_Hits], at: int, scanned: int, reached: int | None
+    ) -> None:
+        partition.hits += hits
+        partition.go_to(at, self._query.backwards)
+        if self._is_search and reached is not None:
+            partition.reached = reached
+        self._scanned += scanned
+        self._held += sum(one.table.nbytes for one in hits)
 
     def _stretch(self, partition: _Partition) -> list[PlannedPiece]:
         extent = self._extent(partition)
@@ -327,13 +424,6 @@ class _Gathering:
             return self._topic.chain.recent(extent.entry) is None
         return not extent.is_empty
 
-    def _note_time(self, partition: _Partition, batch: FetchedBatch) -> None:
-        """Batches come in the order of their offsets: backwards, the first row of the first one
-        is the last that is searched."""
-        if not self._query.backwards or batch.start == partition.high:
-            row = 0 if self._query.backwards else -1
-            partition.reached = int(milliseconds(batch.table.column("timestamp"))[row])
-
     def _hits(self, batch: FetchedBatch) -> _Hits:
         table = batch.table
         wanted = None
@@ -348,12 +438,25 @@ class _Gathering:
             ]
             either = pc.or_(*inside)
             wanted = either if wanted is None else pc.and_(pc.fill_null(wanted, False), either)
+        rows = np.arange(table.num_rows)
         if wanted is not None:
-            table = table.filter(wanted)
-        if self._query.backwards:
-            table = table.take(pa.array(np.arange(table.num_rows)[::-1]))
+            rows = np.flatnonzero(pc.fill_null(wanted, False).to_numpy())
+        chosen = pa.array(rows[::-1] if self._query.backwards else rows)
+        sizes = [pc.binary_length(table.column(name)).take(chosen) for name in ("key", "value")]
+        # What is taken is a copy, so that nothing else of the file stays in memory.
+        table = self._cut(table).take(chosen)
         times = milliseconds(table.column("timestamp"))
-        return _Hits(table, table.column("offset").to_numpy(), times, batch.ts_type)
+        offsets = table.column("offset").to_numpy()
+        return _Hits(table, offsets, times, batch.ts_type, sizes)
+
+    def _cut(self, table: pa.Table) -> pa.Table:
+        """With the beginnings of keys and values that are long."""
+        for name in ("key", "value"):
+            column = table.column(name)
+            if (pc.max(pc.binary_length(column)).as_py() or 0) > WHOLE_BYTES:
+                short = pc.binary_slice(column, 0, WHOLE_BYTES)
+                table = table.set_column(table.schema.get_field_index(name), name, short)
+        return table
 
     def _as_page(self, taken: list[tuple[_Partition, _Hits, int]], within: bool) -> RecordPage:
         cursor = {}
@@ -366,7 +469,8 @@ class _Gathering:
             elif not partition.is_read:
                 cursor[partition.number] = partition.high
         records = tuple(self._record(partition.number, hits, row) for partition, hits, row in taken)
-        return RecordPage(records, cursor, self._ends, self._scanned, within)
+        sizes = tuple(Sizes(*(one[row].as_py() for one in hits.sizes)) for _, hits, row in taken)
+        return RecordPage(records, cursor, self._ends, self._scanned, within, sizes)
 
     def _record(self, number: int, hits: _Hits, row: int) -> Record:
         [values] = hits.table.slice(row, 1).to_pylist()
@@ -382,18 +486,27 @@ class _Gathering:
         )
 
 
+def _too_large(what: str, hint: str = "Begin at an offset.") -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{what} more than {MAX_DECODED // 2**20} MiB would have to be unfolded at once.", hint
+    )
+
+
 # --- as JSON -----------------------------------------------------------------------------------
 
 
-def to_documents(page: RecordPage) -> list[dict[str, object]]:
-    """The records of a page, with what is long cut."""
-    limit = min(CUT_BYTES, PAGE_BYTES // max(1, len(page.records)))
-    return [to_document(record, limit) for record in page.records]
+def to_documents(page: RecordPage, whole: bool = False) -> list[dict[str, object]]:
+    """The records of a page, with what is long cut; ``whole``: it is one, cut as late as may be."""
+    limit = WHOLE_BYTES if whole else min(CUT_BYTES, PAGE_BYTES // max(1, len(page.records)))
+    return [
+        to_document(record, limit, sizes)
+        for record, sizes in zip(page.records, page.sizes, strict=True)
+    ]
 
 
-def to_document(record: Record, limit: int) -> dict[str, object]:
+def to_document(record: Record, limit: int, sizes: Sizes) -> dict[str, object]:
     """A record as ``consume --json`` prints it. What is longer than ``limit`` bytes (headers share
-    them) is cut; the sizes say how long it is."""
+    them) is cut; ``sizes`` says how long it is."""
     count = max(1, limit // 512)
     each = max(512, limit // max(1, min(count, len(record.headers))))
     shown = [
@@ -401,7 +514,6 @@ def to_document(record: Record, limit: int) -> dict[str, object]:
         for name, data in record.headers[:count]
     ]
     key, value = (None if one is None else cut(one, limit) for one in (record.key, record.value))
-    sizes = [None if one is None else len(one) for one in (record.key, record.value)]
     is_cut = [one is not None and one > limit for one in sizes]
     return {
         **record._replace(key=key, value=value, headers=shown).to_dict(),

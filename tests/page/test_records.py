@@ -5,12 +5,27 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import offsetlog
+from offsetlog.client.log import Log
+from offsetlog.engine.append import record_batch
+from offsetlog.engine.env import REAL, Limits
 from offsetlog.errors import InvalidRequestError, UnknownTopicError
+from offsetlog.format.parquet import ParquetReader
 from offsetlog.page import records
-from offsetlog.page.records import Query, RecordPage, cut, read_page, to_document, to_documents
+from offsetlog.page.records import (
+    Query,
+    RecordPage,
+    Sizes,
+    cut,
+    read_page,
+    to_document,
+    to_documents,
+)
+from offsetlog.storage.open import open_store
 from offsetlog.values import Record
 
 BASE = 1_700_000_000_000
@@ -213,13 +228,14 @@ def test_long_values_are_cut_between_characters() -> None:
 
 def test_a_document_says_how_long_it_is() -> None:
     record = Record("t", 1, 2, b"k" * 3, b"\xff" * 5000, [("h", b"x" * 9000)] * 100, 5, 1)
-    document = to_document(record, 1024)
+    sizes = Sizes(3, 5000)
+    document = to_document(record, 1024, sizes)
     assert document["key"] == "kkk" and not document["key_is_cut"]
     assert document["value"] is None and document["value_is_cut"]
     assert document["value_bytes"] == 5000 and len(document["value_base64"]) == 1368
     assert len(document["headers"]) == 2 and document["headers_left_out"] == 98
     assert all(len(header["value"]) <= 1024 for header in document["headers"])
-    many = RecordPage((record,) * 400, {}, {}, 0, True)
+    many = RecordPage((record,) * 400, {}, {}, 0, True, (sizes,) * 400)
     assert sum(len(str(one)) for one in to_documents(many)) < 3 * records.PAGE_BYTES
 
 
@@ -256,3 +272,104 @@ def test_where_offsets_have_gaps(compacted, limit, backwards) -> None:
     found = by_partition(all_pages(compacted, query._replace(key=b"k3")))
     assert found == {p: [r for r in mine if r.key == b"k3"] for p, mine in expected.items()}
     assert all_pages(compacted, query._replace(key=b"k7")) == []
+
+
+# --- files that unfold to more than they say ---------------------------------------------------
+
+MIB = 1024 * 1024
+LIMITS = Limits(inline_bytes=-1, row_group_records=1)
+
+
+class Decoded:
+    """Bytes that are decoded from here on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.bytes = 0
+        for name in ("read", "read_row_group"):
+            monkeypatch.setattr(ParquetReader, name, self._noting(getattr(ParquetReader, name)))
+
+    def _noting(self, read):
+        def noted(*given):
+            table = read(*given)
+            self.bytes += table.nbytes
+            return table
+
+        return noted
+
+
+@pytest.fixture
+def lying(tmp_path, monkeypatch) -> Iterator[offsetlog.Log]:
+    """A topic whose entries say that each record has a byte. It has three megabytes of zeros, in a
+    row group of its own; six of them lie in each file."""
+    with (
+        monkeypatch.context() as patch,
+        Log(open_store(str(tmp_path / "log")), REAL._replace(limits=LIMITS)) as log,
+    ):
+        config = {"max.message.bytes": 64 * MIB, "compression.type": "zstd", "retention.ms": -1}
+        log.create_topic("t", partitions=1, config=config)
+        log.create_topic("entries", partitions=1, config=config)
+        patch.setattr(record_batch, "row_bytes", lambda table: np.ones(len(table), np.int64))
+        for n in range(4):
+            zeros = [bytes(3 * MIB)] * 6
+            keys = [b"k%d" % (6 * n + i) for i in range(6)]
+            table = pa.table({"key": pa.array(keys, pa.binary()), "value": zeros})
+            with log.producer() as producer:
+                producer.send_arrow("t", table)
+        yield log
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("search", [{}, {"key": b"k17"}, {"contains": b"\x00" * 100}])
+def test_a_page_decodes_no_more_than_it_may(lying, monkeypatch, backwards, search) -> None:
+    """What entries say of their files was believed: four files of ten kilobytes took gigabytes."""
+    monkeypatch.setattr(records, "MAX_DECODED", 16 * MIB)
+    decoded = Decoded(monkeypatch)
+    query, out, pages = Query(newest_first=backwards, **search), [], 0
+    while True:
+        before = decoded.bytes
+        got = page(lying, query)
+        assert decoded.bytes - before <= records.MAX_DECODED
+        pages += 1
+        out += [(r.offset, len(r.value)) for r in got.records]
+        assert all(sizes.value == 3 * MIB for sizes in got.sizes)
+        if not got.cursor or (got.complete and not got.records):
+            break
+        query = query._replace(cursor=got.cursor)
+    expected = [17] if "key" in search else list(range(24))[:: -1 if backwards else 1]
+    # What is kept of a value is what may be shown.
+    assert out == [(offset, records.WHOLE_BYTES) for offset in expected] and pages > 4
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_record_that_is_too_large_is_refused_with_the_way_out(
+    lying, monkeypatch, backwards
+) -> None:
+    monkeypatch.setattr(records, "MAX_DECODED", 2 * MIB)
+    decoded, at = Decoded(monkeypatch), 23 if backwards else 0
+    with pytest.raises(
+        InvalidRequestError, match=f"more than 2 MiB .* t --partition 0 --from {at} "
+    ):
+        page(lying, Query(newest_first=backwards))
+    assert decoded.bytes < 2 * MIB
+
+
+def test_looking_for_a_time_is_within_the_same_budget(lying, monkeypatch) -> None:
+    monkeypatch.setattr(records, "MAX_DECODED", 7)
+    now = lying.env.now_ms()
+    with pytest.raises(InvalidRequestError, match="find a time in t-0 "):
+        page(lying, Query(time_ms=now - 60_000))
+    assert page(lying, Query(time_ms=now + 60_000)).records == ()
+
+
+def test_rows_of_an_entry_are_within_the_same_budget(lying, monkeypatch, tmp_path) -> None:
+    """They are decoded once, so another program looks."""
+    monkeypatch.setattr(record_batch, "row_bytes", lambda table: np.ones(len(table), np.int64))
+    with Log(open_store(str(tmp_path / "log"))) as writer, writer.producer() as producer:
+        for _ in range(8):
+            producer.send("entries", bytes(3 * MIB)).result()
+    with Log(open_store(str(tmp_path / "log"))) as log:
+        monkeypatch.setattr(records, "MAX_DECODED", 16 * MIB)
+        decoded = Decoded(monkeypatch)
+        got = read_page(log.open_topic("entries"), Query(), log.env)
+        assert 0 < len(got.records) < 8 and not got.complete
+        assert decoded.bytes <= records.MAX_DECODED

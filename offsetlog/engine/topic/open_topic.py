@@ -21,7 +21,7 @@ from offsetlog.core.topic.state import TopicState
 from offsetlog.engine.append.writer import Writer
 from offsetlog.engine.env import Env
 from offsetlog.engine.topic.chain import Ahead, Chain
-from offsetlog.engine.topic.reader import Reader
+from offsetlog.engine.topic.reader import Reader, Spend
 from offsetlog.engine.topic.recent_entries import RecentEntries
 from offsetlog.engine.topic.stored_state import StoredState
 from offsetlog.engine.topic.topic_table import TopicTable
@@ -125,11 +125,13 @@ class OpenTopic:
 
     # --- what is asked of it ---------------------------------------------------------------
 
-    def offset_for_time(self, partition: int, time_ms: int) -> int | None:
+    def offset_for_time(
+        self, partition: int, time_ms: int, spend: Spend | None = None
+    ) -> int | None:
         """The first offset whose record is at or after a time; None when there is none."""
         if isinstance(time_ms, bool) or not isinstance(time_ms, int):
             raise InvalidRequestError(f"{time_ms!r} is not a time.", "It is whole milliseconds.")
-        place = self.reader.offset_for_time(partition, time_ms)
+        place = self.reader.offset_for_time(partition, time_ms, spend)
         return None if place is None else place[0]
 
     def decide(self, body: Body) -> Void | None:

@@ -62,6 +62,8 @@ PLANNED_LEAVES = 8
 _ENTRY = attrgetter("entry")
 INLINE_ROWS = pa.schema([*ROWS, OFFSET, PARTITION])
 NOTHING: Mapping[int, bytes] = {}
+Spend = Callable[[int], None]
+"""Told before each part of a file is decoded how many bytes that will take; it may raise."""
 logger = get_logger(__name__)
 
 
@@ -236,12 +238,14 @@ class Reader:
         columns: tuple[str, ...] = ALL_COLUMNS,
         since: int | None = None,
         planned: tuple[fetch.PlannedPiece, ...] = (),
+        spend: Spend | None = None,
     ) -> Iterator[FetchedBatch]:
         """The records of [start, end), a row group or an entry at a time.
 
         With ``since``, row groups that hold nothing of that time or later come as empty
         batches, and are not fetched. ``planned``: the pieces of the range as somebody planned
-        them, so that the topic is opened only if that plan is old."""
+        them, so that the topic is opened only if that plan is old. ``spend`` is told what is
+        about to be decoded."""
         at = start
         failed: _OldPlan | None = None
         while at < end:
@@ -252,7 +256,7 @@ class Reader:
                 raise _corrupt(failed)
             failed = None
             try:
-                for batch in self._read_pieces(pieces, columns, since):
+                for batch in self._read_pieces(pieces, columns, since, spend):
                     if batch.start != at or not at < batch.end <= end:
                         raise self._untiled(batch, at, end)
                     yield batch
@@ -265,14 +269,18 @@ class Reader:
                 self.stored.refresh()  # The topic need not have been opened yet.
 
     def _read_pieces(
-        self, pieces: tuple[fetch.PlannedPiece, ...], columns: tuple[str, ...], since: int | None
+        self,
+        pieces: tuple[fetch.PlannedPiece, ...],
+        columns: tuple[str, ...],
+        since: int | None,
+        spend: Spend | None,
     ) -> Iterator[FetchedBatch]:
         at_once = self._limits.whole_bytes if since is None else LOOKUP_BYTES
         # Of a lookup by time some rows are left out, and a table without columns has no rows.
         counts = since is None and bool(columns)
         for piece, source in self._sources(pieces, at_once):
             rows = 0
-            for batch in self._batches(piece, source, columns, since):
+            for batch in self._batches(piece, source, columns, since, spend):
                 rows += batch.table.num_rows
                 if counts and batch.end == piece.end and not piece.may_have(rows):
                     raise self._miscounted(piece, rows)
@@ -284,11 +292,14 @@ class Reader:
         source: _Source,
         columns: tuple[str, ...],
         since: int | None,
+        spend: Spend | None,
     ) -> Iterable[FetchedBatch]:
         if source is None:
             return (_nothing(piece, piece.start, columns),)
         if isinstance(source, OpenSegment):
-            return _segment_batches(piece, source, columns, since)
+            return _segment_batches(piece, source, columns, since, spend)
+        if spend is not None:
+            spend(source.unfolds_to())
         return (self._inline_batch(piece, source, columns),)
 
     def _miscounted(self, piece: fetch.PlannedPiece, rows: int) -> CorruptLogError:
@@ -437,7 +448,9 @@ class Reader:
 
     # --- lookup by time --------------------------------------------------------------------
 
-    def offset_for_time(self, partition: int, time_ms: int) -> tuple[int, int] | None:
+    def offset_for_time(
+        self, partition: int, time_ms: int, spend: Spend | None = None
+    ) -> tuple[int, int] | None:
         """(offset, timestamp) of the first record at or after a time; None if there is none."""
         state = self.chain.state
         fetch.check_partition(state, partition)
@@ -453,7 +466,7 @@ class Reader:
                 continue
             low = max(at, extent.base)
             try:
-                hit = self._first_row_at(partition, low, extent.end, time_ms)
+                hit = self._first_row_at(partition, low, extent.end, time_ms, spend)
             except OffsetOutOfRangeError:
                 # Retention took it meanwhile: go on where the log starts now.
                 fetch.check_partition(self.chain.state, partition)
@@ -466,9 +479,10 @@ class Reader:
             at = extent.end
 
     def _first_row_at(
-        self, partition: int, start: int, end: int, time_ms: int
+        self, partition: int, start: int, end: int, time_ms: int, spend: Spend | None
     ) -> tuple[int, int] | None:
-        for batch in self.read(partition, start, end, ("timestamp", "offset"), since=time_ms):
+        columns = ("timestamp", "offset")
+        for batch in self.read(partition, start, end, columns, since=time_ms, spend=spend):
             if not batch.table.num_rows:
                 continue
             times = milliseconds(batch.table.column("timestamp"))
@@ -480,7 +494,11 @@ class Reader:
 
 
 def _segment_batches(
-    piece: fetch.PlannedPiece, source: OpenSegment, columns: tuple[str, ...], since: int | None
+    piece: fetch.PlannedPiece,
+    source: OpenSegment,
+    columns: tuple[str, ...],
+    since: int | None,
+    spend: Spend | None,
 ) -> Iterator[FetchedBatch]:
     """One batch for each row group that holds any offset of the piece."""
     extent = piece.extent
@@ -493,10 +511,12 @@ def _segment_batches(
                 empty = pa.schema([OFFSET]).empty_table()
                 yield FetchedBatch(extent.partition, low, high, extent.ts_type, empty)
             elif low < high:
+                if spend is not None:
+                    spend(source.unfolds_to(i, plain))
                 [table] = source.read(low - extent.base, high - extent.base, plain)
                 yield _batch(piece, table, columns, low, high)
         return
-    yield from _gapped_batches(piece, source, columns, since)
+    yield from _gapped_batches(piece, source, columns, since, spend)
 
 
 def _gapped_batches(
@@ -504,6 +524,7 @@ def _gapped_batches(
     source: OpenSegment,
     columns: tuple[str, ...],
     since: int | None = None,
+    spend: Spend | None = None,
 ) -> Iterator[FetchedBatch]:
     """Of a segment with gaps, whose rows carry their offsets."""
     with_offset = tuple(dict.fromkeys((*columns, "offset")))
@@ -514,6 +535,8 @@ def _gapped_batches(
             break
         if told[i] < at or (since is not None and source.newest(i) < since):
             continue
+        if spend is not None:
+            spend(source.unfolds_to(i, with_offset))
         [table] = source.read(group.first, group.first + group.records, with_offset)
         offsets = source.offsets(i, extent.base, extent.end, table)
         if offsets[0] <= before:

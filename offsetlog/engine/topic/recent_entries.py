@@ -15,8 +15,7 @@ import threading
 from collections import OrderedDict
 from itertools import count
 
-from offsetlog.core.topic.entry import Append
-from offsetlog.format.entries import RECORD_WEIGHT, StoredEntry
+from offsetlog.format.entries import StoredEntry, rows_weight
 
 ENTRY_WEIGHT = 16 * 1024
 """What an entry of one small record takes besides its bytes: its decision as objects, and its file
@@ -63,8 +62,5 @@ class RecentOfChain:
 
 def weight_of(stored: StoredEntry) -> int:
     """What an entry takes in memory once its rows are decoded."""
-    rows = 0
-    if stored.inline_records and isinstance(stored.entry.body, Append):
-        parts = [part for part in stored.entry.body.parts if part.segment is None]
-        rows = sum([part.bytes + RECORD_WEIGHT * part.records for part in parts])
+    rows = rows_weight(stored.entry) if stored.inline_records else 0
     return len(stored.data) + ENTRY_WEIGHT + rows

@@ -5,9 +5,14 @@ from __future__ import annotations
 import gc
 from pathlib import Path
 
+import numpy as np
+import pytest
+
 import offsetlog
+from offsetlog.engine.append import record_batch
 from offsetlog.engine.env import REAL, Limits
 from offsetlog.engine.topic.recent_entries import ENTRY_WEIGHT, RecentEntries, weight_of
+from offsetlog.format.entries import decode
 from tests.engine.append.test_open_fates import batch, send
 from tests.engine.scripted import topic
 
@@ -49,8 +54,6 @@ def test_the_newest_is_kept_however_large() -> None:
 
 def test_an_entry_weighs_what_it_takes_in_memory() -> None:
     """20,000 small appends took 125 MB of an allowance of 32 MB, when files were counted."""
-    from offsetlog.format.entries import decode
-
     _, handle = topic()
     send(handle, batch(b"x"), 1)
     known = handle.chain.recent(1)
@@ -63,3 +66,21 @@ def test_an_entry_weighs_what_it_takes_in_memory() -> None:
         stored.rows(0, 1, ("value",))
         kept.append(stored)
     assert resident() - before < 1.2 * sum(map(weight_of, kept))
+
+
+def test_rows_that_an_entry_does_not_count_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two thousand entries of a few kilobytes could hold 64 MB each."""
+    _, handle = topic()
+    with monkeypatch.context() as patch:
+        patch.setattr(record_batch, "row_bytes", lambda table: np.ones(len(table), np.int64))
+        send(handle, batch(bytes(3_000_000)), 1)
+    send(handle, batch(bytes(100_000)), 2)
+    lying, honest = (handle.chain.recent(number) for number in (1, 2))
+    assert lying is not None and honest is not None
+    for stored, size, is_kept in ((lying, 3_000_000, False), (honest, 100_000, True)):
+        again = decode(stored.data, "an entry")
+        for _ in range(2):
+            [value] = again.rows(0, 1, ("value",)).column("value").to_pylist()
+            assert value == bytes(size)
+        assert (again._table is not None) is is_kept
+        assert weight_of(again) < 20_000 or again._table is not None
