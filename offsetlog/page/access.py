@@ -8,6 +8,9 @@ Rules of this module:
 3. A foreign ``Origin`` is refused, and so is what another site makes a browser ask of the API.
 4. Off loopback everything needs the token. A change needs it everywhere, and is refused where
    changes are not allowed.
+5. A browser sends its cookies to every port of a host, so another program may come by one: the
+   cookie is good for reading alone, and the token can't be told from it. All else wants the token
+   in a header, which no browser sends by itself.
 """
 
 from __future__ import annotations
@@ -63,14 +66,21 @@ class Access:
         *,
         token: str | None = None,
         allow_changes: bool = False,
+        shown: str = "",
     ) -> None:
+        """``shown``: the name that is printed, where ``host`` means all addresses."""
         self._allowed = {split_host(name) for name in allowed_hosts}
-        self._names = {host.lower()} | {name for name, _ in self._allowed}
+        self._names = {host.lower(), shown.lower()} | {name for name, _ in self._allowed}
         self._token = token
         self.allow_changes = allow_changes
         self.needs_token = not is_loopback(host.lower())
         if token is None and (self.needs_token or allow_changes):
             raise AssertionError("this server needs a token")
+
+    @property
+    def read_pass(self) -> str:
+        """What the cookie holds."""
+        return hmac.new((self._token or "").encode(), b"read", sha256).hexdigest()
 
     @property
     def cookie_name(self) -> str:
@@ -104,19 +114,17 @@ class Access:
             return None
         return Refusal(FORBIDDEN, "A script of another origin may not ask this page.")
 
-    def has_token(self, headers: Mapping[str, str], cookie: str | None) -> bool:
+    def has_token(self, headers: Mapping[str, str]) -> bool:
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        bearer = given.strip() if scheme.lower() == "bearer" else None
-        return any(self.is_token(one) for one in (bearer, cookie) if one is not None)
+        return scheme.lower() == "bearer" and self.is_token(given.strip())
 
     def is_token(self, text: str) -> bool:
-        # By bytes: the comparison of texts refuses what is not ASCII.
-        return self._token is not None and hmac.compare_digest(
-            text.encode("utf-8", "surrogatepass"), self._token.encode()
-        )
+        return self._token is not None and _same(text, self._token)
 
-    def check_read(self, has_token: bool) -> Refusal | None:
+    def check_read(self, has_token: bool, cookie: str | None) -> Refusal | None:
         if has_token or not self.needs_token:
+            return None
+        if cookie is not None and _same(cookie, self.read_pass):
             return None
         return Refusal(
             UNAUTHORIZED, "This needs the token that 'offsetlog page' printed when it started."
@@ -134,3 +142,18 @@ class Access:
                 "started.",
             )
         return None
+
+    def check_verification(self, has_token: bool) -> Refusal | None:
+        """It changes nothing, and reads all that is stored: where there is a token it needs it."""
+        if has_token or self._token is None:
+            return None
+        return Refusal(
+            UNAUTHORIZED,
+            "A verification needs the token: open the address that 'offsetlog page' printed when "
+            "it started.",
+        )
+
+
+def _same(text: str, secret: str) -> bool:
+    # By bytes: the comparison of texts refuses what is not ASCII.
+    return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), secret.encode())

@@ -4,14 +4,16 @@ Invariants:
 
 1. Every request passes ``Guard`` first, and every failure ends in ``failed``.
 2. Fields are named as in the command line's ``--json``; more of them may come.
-3. Every answer is bounded, and so is every wait.
+3. Every answer is bounded, and so is every wait. What reads records runs ``MAX_READING`` at a
+   time, and nothing that a client sent is parsed, nor anything that was read made JSON of, in the
+   event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -37,6 +39,12 @@ from offsetlog.page.jobs import KINDS, Jobs
 from offsetlog.page.looks import Look, Looks
 from offsetlog.page.responses import ClientError, StaticFile, as_json, failed, refused
 
+MAX_READING = 2
+"""Requests that read stored files at once: each may take hundreds of megabytes for a while."""
+BUSY_SECONDS = 20.0
+"""After which one that waits for its turn is told to come again."""
+MAX_PARSED = 2
+"""Bodies that are parsed and judged at once."""
 MAX_WAITING = 16
 """Requests that wait for records at once; of more, each is answered at once."""
 LOCAL_POLL_SECONDS = 0.2
@@ -47,6 +55,7 @@ KINDS_OF_FILES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+T = TypeVar("T")
 logger = get_logger(__name__)
 
 
@@ -63,6 +72,8 @@ class Page:
         self.looks = Looks(log, self.changes)
         self.jobs = Jobs(log, self.changes, self.looks.expire)
         self._waiting = 0
+        self._reading = asyncio.Semaphore(MAX_READING)
+        self._parsing = asyncio.Semaphore(MAX_PARSED)
         self._files = StaticFile.all(KINDS_OF_FILES)
         routes = [
             Route("/", self._answer(self._index), methods=["GET"]),
@@ -72,10 +83,16 @@ class Page:
             Route(
                 "/api/topics/{topic}/records", self._answer_async(self._records), methods=["GET"]
             ),
-            Route("/api/topics/{topic}/entries", self._answer(self._entries), methods=["GET"]),
-            Route("/api/topics/{topic}/files", self._answer(self._topic_files), methods=["GET"]),
+            Route(
+                "/api/topics/{topic}/entries", self._answer_async(self._entries), methods=["GET"]
+            ),
+            Route(
+                "/api/topics/{topic}/files",
+                self._answer_async(self._topic_files),
+                methods=["GET"],
+            ),
             Route("/api/groups", self._answer(self._groups), methods=["GET"]),
-            Route("/api/groups/{group}", self._answer(self._group), methods=["GET"]),
+            Route("/api/groups/{group}", self._answer_async(self._group), methods=["GET"]),
             Route("/api/groups/{group}/reset", self._answer_async(self._reset), methods=["POST"]),
             Route("/api/queries", self._answer(self._queries), methods=["GET"]),
             Route("/api/changes", self._answer(self._changes_made), methods=["GET"]),
@@ -121,6 +138,28 @@ class Page:
 
         return endpoint
 
+    async def _read(self, work: Callable[..., T], *given: Any) -> T:
+        """In a thread, once it is its turn."""
+        try:
+            async with asyncio.timeout(BUSY_SECONDS):
+                await self._reading.acquire()
+        except TimeoutError:
+            raise ClientError(503, "Others are reading here. Try again in a while.") from None
+        try:
+            return await run_in_threadpool(work, *given)
+        finally:
+            self._reading.release()
+
+    async def _sent(self, request: Request, parse: Callable[[dict[str, Any]], T]) -> T:
+        """What was sent, parsed and judged in a thread."""
+        data = await requests.body(request)
+
+        def judge() -> T:
+            return parse(requests.json_object(data))
+
+        async with self._parsing:
+            return await run_in_threadpool(judge)
+
     def _static(self, name: str) -> Callable[[Request], Response]:
         return lambda request: self._files[name].response(request)
 
@@ -139,6 +178,10 @@ class Page:
                 "version": __version__,
                 "allow_changes": self.access.allow_changes,
                 "has_token": bool(request.scope["offsetlog.has_token"]),
+                "may_verify": self.access.check_verification(
+                    bool(request.scope["offsetlog.has_token"])
+                )
+                is None,
                 "pause_ms": round(self.looks.pause * 1000),
                 "now": self.log.env.now_ms(),
             }
@@ -202,23 +245,22 @@ class Page:
         if whole and query.limit != 1:
             raise InvalidRequestError("Only one record is shown whole.", "Add limit=1.")
         opened = await run_in_threadpool(self.log.open_topic, request.path_params["topic"])
-        page = await run_in_threadpool(records.read_page, opened, query, self.log.env)
+        page = await self._read(records.read_page, opened, query, self.log.env)
         if wait and not page.records and page.complete:
             page = await self._wait(request, opened, query, page, wait)
-        documents = (
-            [records.to_document(record, records.WHOLE_BYTES) for record in page.records]
-            if whole
-            else records.to_documents(page)
-        )
-        return as_json(
-            {
-                "records": documents,
-                "cursor": requests.format_cursor(page.cursor),
-                "ends": requests.format_cursor(page.ends),
-                "scanned": page.scanned,
-                "complete": page.complete,
-            }
-        )
+
+        def answer() -> Response:
+            return as_json(
+                {
+                    "records": records.to_documents(page, whole),
+                    "cursor": requests.format_cursor(page.cursor),
+                    "ends": requests.format_cursor(page.ends),
+                    "scanned": page.scanned,
+                    "complete": page.complete,
+                }
+            )
+
+        return await run_in_threadpool(answer)
 
     async def _wait(
         self, request: Request, opened: Any, query: records.Query, page: Any, seconds: float
@@ -234,29 +276,37 @@ class Page:
                 await asyncio.sleep(pause)
                 if await request.is_disconnected():
                     break
-                page = await run_in_threadpool(records.read_page, opened, query, self.log.env)
+                page = await self._read(records.read_page, opened, query, self.log.env)
             return page
         finally:
             self._waiting -= 1
 
-    def _entries(self, request: Request) -> Response:
+    async def _entries(self, request: Request) -> Response:
         given = requests.parameters(request, "before", "limit")
-        opened = self.log.open_topic(request.path_params["topic"])
         before, limit = (
             requests.whole("before", given.get("before")),
             requests.limit_of(given, chain_view.MAX_ENTRIES),
         )
-        return as_json(chain_view.entries(opened, before, limit))
 
-    def _topic_files(self, request: Request) -> Response:
+        def read() -> Response:
+            opened = self.log.open_topic(request.path_params["topic"])
+            return as_json(chain_view.entries(opened, before, limit))
+
+        return await self._read(read)
+
+    async def _topic_files(self, request: Request) -> Response:
         given = requests.parameters(request, "partition", "before", "limit")
-        opened = self.log.open_topic(request.path_params["topic"])
         partition = requests.whole("partition", given.get("partition")) or 0
         before, limit = (
             requests.whole("before", given.get("before")),
             requests.limit_of(given, chain_view.MAX_FILES),
         )
-        return as_json(chain_view.segment_files(opened, partition, before, limit))
+
+        def read() -> Response:
+            opened = self.log.open_topic(request.path_params["topic"])
+            return as_json(chain_view.segment_files(opened, partition, before, limit))
+
+        return await self._read(read)
 
     # --- groups ----------------------------------------------------------------------------
 
@@ -265,13 +315,17 @@ class Page:
         look = self.looks.newest()
         return self._looked(look, [group_summary(group) for group in look.seen.groups])
 
-    def _group(self, request: Request) -> Response:
+    async def _group(self, request: Request) -> Response:
         requests.parameters(request)
-        group = self.log.group(request.path_params["group"])
-        try:
-            return as_json(group.describe().to_dict(), at=self.log.env.now_ms())
-        except InvalidRequestError as error:
-            raise ClientError(404, str(error)) from None
+
+        def read() -> Response:
+            group = self.log.group(request.path_params["group"])
+            try:
+                return as_json(group.describe().to_dict(), at=self.log.env.now_ms())
+            except InvalidRequestError as error:
+                raise ClientError(404, str(error)) from None
+
+        return await self._read(read)
 
     def _queries(self, request: Request) -> Response:
         """The Spark queries whose listener reports here, as of their last batches."""
@@ -292,17 +346,18 @@ class Page:
         )
 
     async def _reset(self, request: Request) -> Response:
-        order = resets.parse(await requests.body(request))
+        order = await self._sent(request, resets.parse)
         if not order.dry_run:
             self._check_change(request)
         group = request.path_params["group"]
-        plan = await run_in_threadpool(resets.carry_out, self.log, group, order)
+        plan = await self._read(resets.carry_out, self.log, group, order)
         if plan.executed:
             self.looks.expire()
             change = resets.as_change(plan, order, self.log.env.now_ms())
             self.changes.add(change)
             logger.info("group %s was reset from the page: %s", group, change.text)
-        return as_json({**plan.to_dict(), "warnings": plan.warnings})
+        document = {**plan.to_dict(), "warnings": plan.warnings}
+        return await run_in_threadpool(as_json, document)
 
     # --- upkeep ----------------------------------------------------------------------------
 
@@ -316,25 +371,18 @@ class Page:
         return as_json([job.to_dict() for job in self.jobs.newest_first()])
 
     async def _start_job(self, request: Request) -> Response:
-        given = await requests.body(request)
-        kind, topic = given.pop("kind", None), given.pop("topic", None)
-        if kind not in KINDS or given or not (topic is None or isinstance(topic, str)):
-            raise InvalidRequestError(
-                "This is no job.", 'Send {"kind": "verify" or "maintain", "topic": NAME or null}.'
-            )
-        if kind == "maintain":
-            self._check_change(request)
+        kind, topic = await self._sent(request, _job_in)
+        self._check_job(request, kind)
         job = await run_in_threadpool(self.jobs.start, kind, topic)
         return as_json(job.to_dict(), status=202)
 
     async def _end_job(self, request: Request) -> Response:
-        await requests.body(request)
+        await self._sent(request, lambda given: None)
         number = request.path_params["job"]
         job = self.jobs.get(int(number)) if number.isdecimal() and len(number) < 10 else None
         if job is None:
             raise ClientError(404, "There is no such job.")
-        if job.kind == "maintain":
-            self._check_change(request)
+        self._check_job(request, job.kind)
         job.is_ended = True
         return as_json(job.to_dict())
 
@@ -345,6 +393,14 @@ class Page:
             samples = {**samples, **of_queries(self._metrics.reports.values())}
         headers = {"cache-control": "no-store", "content-type": CONTENT_TYPE}
         return Response(to_text(samples), 200, headers)
+
+    def _check_job(self, request: Request, kind: str) -> None:
+        if kind == "maintain":
+            self._check_change(request)
+            return
+        refusal = self.access.check_verification(bool(request.scope["offsetlog.has_token"]))
+        if refusal is not None:
+            raise ClientError(refusal.status, refusal.text)
 
     def _check_change(self, request: Request) -> None:
         refusal = self.access.check_change(bool(request.scope["offsetlog.has_token"]))
@@ -388,6 +444,15 @@ def groups_by_topic(look: Overview) -> dict[str, list[dict[str, object]]]:
                 }
             )
     return out
+
+
+def _job_in(given: dict[str, Any]) -> tuple[str, str | None]:
+    kind, topic = given.pop("kind", None), given.pop("topic", None)
+    if kind not in KINDS or given or not (topic is None or isinstance(topic, str)):
+        raise InvalidRequestError(
+            "This is no job.", 'Send {"kind": "verify" or "maintain", "topic": NAME or null}.'
+        )
+    return kind, topic
 
 
 def _not_found(request: Request, error: Exception) -> Response:

@@ -84,10 +84,9 @@ class Guard:
             return Response(b"", 307, {"location": location, "cache-control": "no-store"})
         if path == "/" and scope["query_string"]:
             return self._sign_in(scope["query_string"])
-        has_token = self._access.has_token(
-            headers, _cookie(self._access.cookie_name, headers.get("cookie", ""))
-        )
-        refusal = self._access.check_read(has_token)
+        has_token = self._access.has_token(headers)
+        cookie = _cookie(self._access.cookie_name, headers.get("cookie", ""))
+        refusal = self._access.check_read(has_token, cookie)
         if refusal is not None:
             return refused(*refusal)
         scope["offsetlog.has_token"] = has_token
@@ -105,17 +104,19 @@ class Guard:
         return path
 
     def _sign_in(self, query: bytes) -> Response:
-        """``/?token=...`` keeps the token as a cookie, and takes it out of the address."""
+        """``/?token=...`` sets the cookie for reading, and hands the token to the page's script
+        behind the ``#``, which no browser sends to a server; the script takes it out of there."""
         pairs = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
         if len(pairs) != 1 or pairs[0][0] != "token":
             return refused(400, "This address takes a token and nothing else.")
         if not self._access.is_token(pairs[0][1]):
             return refused(401, "This is not the token of this page, or no longer.")
         cookie = (
-            f"{self._access.cookie_name}={pairs[0][1]}; Path={self._base}/; "
+            f"{self._access.cookie_name}={self._access.read_pass}; Path={self._base}/; "
             f"Max-Age={DAY_SECONDS}; HttpOnly; SameSite=Strict"
         )
-        headers = {"location": f"{self._base}/", "set-cookie": cookie, "cache-control": "no-store"}
+        location = f"{self._base}/#token={pairs[0][1]}"
+        headers = {"location": location, "set-cookie": cookie, "cache-control": "no-store"}
         return Response(b"", 303, headers)
 
 

@@ -26,6 +26,12 @@ KINDS = ("maintain", "verify")
 logger = get_logger(__name__)
 
 
+def unexpected(error: Exception) -> str:
+    """A sentence for what is no error of ours: its words are a library's, and for the log alone."""
+    text = f"An unexpected error: {type(error).__name__}."
+    return str(OffsetLogError(text, "The program's log says more."))
+
+
 class _Ended(BaseException):
     """Raised in a job's own thread, past everything that takes failures for those of a topic."""
 
@@ -121,7 +127,7 @@ class Jobs:
             job.state, job.error = "failed", str(error)
         except Exception as error:  # noqa: BLE001 - the page goes on
             logger.exception("%s failed", job.kind)
-            text = str(OffsetLogError(f"An unexpected error: {type(error).__name__}: {error}."))
+            text = unexpected(error)
             job.state, job.error = "failed", text
         job.ended_at = self._log.env.now_ms()
         if job.kind == "maintain":

@@ -3,7 +3,8 @@
 Invariants:
 
 1. A parameter that is not known, there twice or not understood is an error that names it.
-2. A body is JSON, of bounded size, and read no further and no longer than that.
+2. A body is JSON, of bounded size, and read no further and no longer than that. It is parsed
+   where its caller likes: not in the event loop.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from offsetlog.core.times import parse_datetime
 from offsetlog.errors import CorruptLogError, InvalidRequestError
 from offsetlog.page import records
 from offsetlog.page.responses import ClientError
-from offsetlog.values import MAX_OFFSET
+from offsetlog.values import MAX_OFFSET, MAX_PARTITIONS
 
-MAX_BODY_BYTES = 16 * 1024 * 1024
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""A file of positions of all partitions that a topic may have."""
+MAX_BODY_VALUES = 3 * MAX_PARTITIONS
 BODY_SECONDS = 30.0
 MAX_WAIT_SECONDS = 20.0
 
@@ -148,8 +151,8 @@ def format_cursor(cursor: Mapping[int, int]) -> str:
     return ",".join(f"{partition}:{offset}" for partition, offset in sorted(cursor.items()))
 
 
-async def body(request: Request) -> dict[str, Any]:
-    """The JSON object that was sent."""
+async def body(request: Request) -> bytes:
+    """What was sent, which says that it is JSON."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ClientError(415, "Send JSON, with the content type application/json.")
@@ -163,8 +166,13 @@ async def body(request: Request) -> dict[str, Any]:
     except TimeoutError:
         text = f"The request was not whole after {BODY_SECONDS:.0f} seconds."
         raise ClientError(408, text) from None
+    return bytes(data)
+
+
+def json_object(data: bytes) -> dict[str, Any]:
+    """The JSON object that a body is."""
     try:
-        value = strict_json.loads(bytes(data), "The request")
+        value = strict_json.loads(data, "The request", max_values=MAX_BODY_VALUES)
     except CorruptLogError as error:
         raise InvalidRequestError(str(error)) from None
     if not isinstance(value, dict):

@@ -25,7 +25,7 @@ from offsetlog.errors import (
     UnknownTopicError,
 )
 from offsetlog.logs import get_logger
-from offsetlog.page.jobs import BusyError
+from offsetlog.page.jobs import BusyError, unexpected
 
 logger = get_logger(__name__)
 
@@ -73,8 +73,7 @@ def failed(error: Exception) -> Response:
             status = 500
         case _:
             logger.error("A request failed", exc_info=error)
-            text = f"An unexpected error: {type(error).__name__}: {error}."
-            return refused(500, str(OffsetLogError(text, "The program's log says more.")))
+            return refused(500, unexpected(error))
     return refused(status, str(error))
 
 

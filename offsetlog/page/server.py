@@ -92,11 +92,11 @@ class PageServer:
         names = [check_allowed_host(name) for name in allowed_hosts]
         self.needs_token = allow_changes or not is_loopback(host.lower())
         token = secrets.token_urlsafe(32) if self.needs_token else None
-        access = Access(host, names, token=token, allow_changes=allow_changes)
+        self._host, self._token, self._base = shown_host(host), token, base
+        access = Access(host, names, token=token, allow_changes=allow_changes, shown=self._host)
         self.page = Page(log, access, base_path=base, metrics=metrics)
         self._socket = _bound(host, port)
         self.port: int = self._socket.getsockname()[1]
-        self._host, self._token, self._base = host, token, base
         self._root_id = root_id
         self._thread: threading.Thread | None = None
         self._server = uvicorn.Server(
@@ -120,10 +120,7 @@ class PageServer:
     @property
     def url(self) -> str:
         """Where it is, without the token."""
-        name = self._host
-        if name in ("", "0.0.0.0", "::"):  # noqa: S104 - what was asked for
-            name = socket.gethostname()
-        shown = f"[{name}]" if ":" in name else name
+        shown = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{shown}:{self.port}{self._base}/"
 
     @property
@@ -150,6 +147,13 @@ class PageServer:
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(START_SECONDS)
+
+
+def shown_host(host: str) -> str:
+    """The name that is printed, which the page answers to: this machine's where it listens on all
+    of its addresses."""
+    everywhere = ("", "0.0.0.0", "::")  # noqa: S104 - what was asked for
+    return socket.gethostname() if host in everywhere else host
 
 
 def check_base_path(text: str) -> str:

@@ -79,16 +79,45 @@ def test_what_another_site_makes_a_browser_ask() -> None:
 
 def test_tokens() -> None:
     access = Access("127.0.0.1", token="s3cret", allow_changes=True)
-    assert access.has_token({"authorization": "Bearer s3cret"}, None)
-    assert access.has_token({"authorization": "bearer  s3cret "}, None)
-    assert access.has_token({}, "s3cret")
+    assert access.has_token({"authorization": "Bearer s3cret"})
+    assert access.has_token({"authorization": "bearer  s3cret "})
     for headers in (
         {}, {"authorization": "Basic s3cret"}, {"authorization": "Bearer "},
         {"authorization": "Bearer s3cre"}, {"authorization": "Bearer \xe9"},
     ):  # fmt: skip
-        assert not access.has_token(headers, None), headers
-    assert not access.has_token({}, "")
-    assert not Access("127.0.0.1").has_token({"authorization": "Bearer "}, "")
+        assert not access.has_token(headers), headers
+    assert not Access("127.0.0.1").has_token({"authorization": "Bearer "})
+
+
+def test_what_the_cookie_holds_is_good_for_reading_alone() -> None:
+    """A browser shows it to every port of the host."""
+    access = Access("0.0.0.0", token="s3cret", allow_changes=True)
+    held = access.read_pass
+    assert access.check_read(False, held) is None
+    assert "s3cret" not in held and not access.is_token(held)
+    assert not access.has_token({"authorization": f"Bearer {held}"})
+    for wrong in ("", "s3cret", held[:-1], "\xe9", "\ud800", None):
+        assert access.check_read(False, wrong) is not None, wrong
+    assert Access("0.0.0.0", token="other").read_pass != held
+
+
+def test_a_verification_needs_the_token_where_there_is_one() -> None:
+    assert Access("127.0.0.1").check_verification(False) is None
+    for access in (Access("127.0.0.1", token="t", allow_changes=True), Access("::", token="t")):
+        refusal = access.check_verification(False)
+        assert refusal is not None and refusal.status == 401
+        assert access.check_verification(True) is None
+
+
+def test_the_name_that_is_printed_is_answered_to_and_opens_nothing() -> None:
+    access = Access("0.0.0.0", token="t", shown="Build-7.internal")
+    assert access.check_host("build-7.internal:8900") is None
+    # It may be called localhost, and listens on all addresses all the same.
+    assert Access("0.0.0.0", token="t", shown="localhost").needs_token
+    own = {"host": "build-7.internal:8900", "origin": "http://build-7.internal:8900"}
+    assert access.check_origin(own, is_api=True) is None
+    other = {"host": "build-7.internal:8900", "origin": "http://build-7.internal"}
+    assert access.check_origin(other, is_api=True) is not None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -96,7 +125,7 @@ def test_tokens() -> None:
 @pytest.mark.parametrize("has_token", [False, True])
 def test_what_needs_the_token(host: str, allow_changes: bool, has_token: bool) -> None:
     access = Access(host, token="t", allow_changes=allow_changes)
-    reads = access.check_read(has_token) is None
+    reads = access.check_read(has_token, None) is None
     changes = access.check_change(has_token) is None
     assert reads == (has_token or host == "127.0.0.1")
     assert changes == (allow_changes and has_token)
@@ -127,4 +156,5 @@ def test_odd_headers_are_refused_and_never_fail(text: str) -> None:
     access = Access("127.0.0.1", token="t", allow_changes=True)
     assert access.check_host(text) is not None
     assert access.check_origin({"host": "localhost", "origin": text}, is_api=True) is not None
-    assert not access.has_token({"authorization": f"Bearer {text}"}, text)
+    assert not access.has_token({"authorization": f"Bearer {text}"})
+    assert Access("::", token="t").check_read(False, text) is not None

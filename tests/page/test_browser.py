@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pytest
 import offsetlog
 from offsetlog.page.server import PageServer
 from tests.page.conftest import HOSTILE, fill
+from tests.page.server import Client, token_of
 from tests.page.tabs import tab
 
 pytestmark = pytest.mark.root_in("memory")
@@ -654,6 +656,64 @@ def test_who_knows_akhq_finds_the_lag_and_replays_yesterday(tmp_path, browser) -
         positions = [p.offset for _, p in sorted(log.group("billing").committed().items())]
         expected = [next(i for i, t in enumerate(times[p::2]) if t >= first) for p in (0, 1)]
         assert positions == expected
+
+
+def test_the_token_stays_in_the_tab_that_was_given_it(log, changing, browser) -> None:
+    """The cookie goes to every port of the host: what a program there gets changes nothing."""
+    got: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            got.append(self.headers.get("Cookie", ""))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    token, asked = token_of(changing), list[tuple[str, str | None]]()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other, browser.new_context() as context:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        page = context.new_page()
+        page.on("request", lambda one: asked.append((one.url, one.headers.get("authorization"))))
+        page.goto(changing.sign_in_url)
+        page.wait_for_selector("main a:text-is('orders')")
+        assert page.url == changing.url and token not in page.evaluate(
+            "JSON.stringify(history.state)"
+        )
+        own = [bearer for url, bearer in asked if "/api/" in url]
+        assert own and set(own) == {f"Bearer {token}"}
+        page.reload()
+        page.wait_for_selector("main a:text-is('orders')")
+        page.goto(f"{changing.url}#/upkeep")
+        assert page.is_enabled("button:text-is('Maintain')")
+        # Another tab of the same browser has the cookie alone.
+        second = context.new_page()
+        second.goto(f"{changing.url}#/upkeep")
+        second.wait_for_selector("text=open the address with the token in this tab")
+        for button in ("Verify", "Maintain"):
+            assert second.is_disabled(f"button:text-is('{button}')")
+        second.goto(f"{changing.url}#/groups/billing/reset")
+        second.wait_for_selector("text=To execute this, open the address with the token")
+        second.goto(f"http://127.0.0.1:{other.server_address[1]}/")
+        other.shutdown()
+    [held] = [cookie for cookie in got if "offsetlog_page_" in cookie][:1]
+    assert token not in held
+    for value in (held, held.partition("=")[2]):
+        thief = Client(changing, cookie=held, authorization=f"Bearer {value}")
+        assert thief.post("/api/jobs", {"kind": "maintain"}).status == 401
+    assert committed(log) == [10, 30, 0]
+
+
+def test_a_file_of_positions_that_is_too_long_is_not_cut(log, changing, browser) -> None:
+    """Eight million characters of it were taken, and its last line might have lost digits."""
+    with tab(browser, changing, signed_in=True) as one:
+        page = one.open("#/groups/billing/reset")
+        page.check("input[value=file]")
+        text = b"orders,0,123\n" * 300_000
+        chosen = {"name": "p.csv", "mimeType": "text/csv", "buffer": text}
+        page.set_input_files("input[type=file]", chosen)
+        one.wait_for_text("too much for the page")
 
 
 def test_below_a_base_path_and_with_a_token_for_everything(log, browser) -> None:

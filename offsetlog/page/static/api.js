@@ -9,12 +9,27 @@ export class ApiError extends Error {
 
 const PATIENCE_MS = 45_000;
 
+/** The token of this start, for what needs it. It comes behind the `#` of the first address and
+ * stays in this tab alone: cookies go to every port of a host, and other programs listen there. */
+const token = (() => {
+  const key = `offsetlog.token ${new URL('.', document.baseURI).pathname}`;
+  const given = /^#token=([\w-]+)$/.exec(location.hash);
+  if (given) history.replaceState(null, '', location.pathname + location.search);
+  try {
+    if (given) sessionStorage.setItem(key, given[1]);
+    return sessionStorage.getItem(key);
+  } catch {
+    return given?.[1] ?? null; // Without storage it lasts until the page is loaded again.
+  }
+})();
+
 async function ask(path, options) {
   let answer;
   const timeout = AbortSignal.timeout(PATIENCE_MS);
   const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
   try {
-    answer = await fetch(path, { ...options, signal, credentials: 'same-origin', redirect: 'error' });
+    const headers = { ...options.headers, ...(token && { authorization: `Bearer ${token}` }) };
+    answer = await fetch(path, { ...options, headers, signal, credentials: 'same-origin', redirect: 'error' });
   } catch (error) {
     if (options.signal?.aborted) throw error;
     throw new ApiError(0, 'The server of this page does not answer.');

@@ -6,6 +6,7 @@ import { empty, h, number } from './dom.js';
 
 const SHOWN = 200;
 const DEBOUNCE_MS = 250;
+const MOST_FILE = 3_500_000;
 
 const WAYS = [
   ['earliest', 'To the beginning'],
@@ -56,6 +57,7 @@ export function order(form) {
     case 'duration':
       return form.duration.trim() ? { ...out, by_duration: form.duration.trim() } : 'Enter a duration such as PT10M.';
     default:
+      if (form.file.length > MOST_FILE) return 'This is too much for the page. Use: offsetlog groups reset --from-file';
       return form.file.trim() ? { ...out, from_file: form.file } : 'Paste or choose lines of topic,partition,offset.';
   }
 }
@@ -176,7 +178,7 @@ export function resetView(app, name, parameters) {
           onchange: async event => {
             const [file] = event.target.files;
             if (!file) return;
-            form.file = await file.slice(0, 8_000_000).text();
+            form.file = await file.slice(0, MOST_FILE + 1).text();
             document.getElementById('reset-file').value = form.file;
             changed();
           },
@@ -241,7 +243,7 @@ export function resetView(app, name, parameters) {
       return [h('p', { class: 'hint' }, 'This page only reads. Start it with --allow-changes to execute this here.'), cli];
     }
     if (!state.has_token) {
-      return [h('p', { class: 'hint' }, 'To execute this, open the address with the token that ‘offsetlog page’ printed when it started.'), cli];
+      return [h('p', { class: 'hint' }, 'To execute this, open the address with the token that ‘offsetlog page’ printed when it started, in this tab.'), cli];
     }
     const button = view.sure && isCurrent
       ? h('div', { class: 'sure', role: 'group', 'aria-label': 'Are you sure?', 'data-key': 'sure' },

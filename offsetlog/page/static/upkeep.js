@@ -59,18 +59,18 @@ export function upkeepView(app) {
           })),
           h('datalist', { id: 'topic-names' }, topics.slice(0, 1000).map(name => h('option', { value: name }))),
           h('div', { class: 'buttons' },
-            h('button', { type: 'button', class: 'main', disabled: busy, onclick: start('verify') }, 'Verify'),
+            h('button', { type: 'button', class: 'main', disabled: busy || !app.state.may_verify, onclick: start('verify') }, 'Verify'),
             h('button', { type: 'button', disabled: busy || !may, onclick: start('maintain') }, 'Maintain'))),
         h('p', { class: 'note' }, 'Verify reads every file and checks every promise; it changes nothing. Maintain applies retention, merges small files and deletes unused ones.',
           !app.state.allow_changes && ' This page only reads: start it with --allow-changes to maintain.',
-          app.state.allow_changes && !app.state.has_token && ' To maintain, open the address with the token.'),
-        jobs.length ? jobs.map(job => jobCard(job, end(job))) : empty('Nothing was started yet.'),
+          !app.state.may_verify && ' For either, open the address with the token in this tab.'),
+        jobs.length ? jobs.map(job => jobCard(job, end(job), job.kind === 'verify' ? app.state.may_verify : may)) : empty('Nothing was started yet.'),
       ];
     },
   };
 }
 
-function jobCard(job, end) {
+function jobCard(job, end, mayEnd) {
   const name = `${KINDS[job.kind]} of ${job.topic ?? 'all topics'}`;
   const known = job.total > 0;
   return h('section', { class: 'card', 'data-key': `job-${job.job}`, 'aria-label': `${name}, number ${job.job}` },
@@ -79,7 +79,7 @@ function jobCard(job, end) {
     job.state === 'running' && h('div', {},
       h('progress', { 'aria-label': `Progress of ${name}`, max: known ? job.total : null, value: known ? job.finished : null }),
       h('p', { role: 'status' }, job.step ? `${job.step}: ${number(job.finished)} of ${number(job.total)}` : 'it begins'),
-      h('button', { type: 'button', onclick: end }, 'End it')),
+      h('button', { type: 'button', disabled: !mayEnd, onclick: end }, 'End it')),
     job.error && h('p', { class: 'problem' }, job.error),
     h('p', { class: 'note' }, 'Started ', moment(job.started_at), job.ended_at && ', ended ', job.ended_at && moment(job.ended_at)),
     job.result.length > 0 && (job.kind === 'verify' ? verified(job.result) : maintained(job.result)));
