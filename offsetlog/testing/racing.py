@@ -242,7 +242,7 @@ class Crew:
         path = os.pathsep.join(entry for entry in sys.path if entry) or os.getcwd()
         self._children.append(
             subprocess.Popen(
-                [sys.executable, "-c", _MEMBER, str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _MEMBER, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 env={**os.environ, "PYTHONPATH": path},
             )

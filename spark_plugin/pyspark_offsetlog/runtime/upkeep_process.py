@@ -5,7 +5,8 @@ Invariants:
 1. No batch waits for it, and none fails for it: what goes wrong is a warning.
 2. One at a time, and one an interval, for a log and the topics of a query on this machine: a file
    of the user's own, which is locked while a round runs, says when the last one began. So it does
-   not matter that Spark replaces the worker in which a batch is committed.
+   not matter that Spark replaces the worker in which a batch is committed. It lies where no other
+   user of the machine can be first.
 3. It ends with the Spark application: when the process that started its starter is gone, it goes
    too, at any point of its round. Upkeep may be killed at any time.
 4. Where the log is, and what its filesystem must be told, goes through a pipe: others can read
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from pathlib import Path
 from time import sleep
 from typing import NamedTuple
@@ -86,27 +88,64 @@ def _due(place: LogAddress, topics: tuple[str, ...], interval_ms: int) -> int | 
 
 
 def _own_folder() -> Path:
-    folder = Path(tempfile.gettempdir()) / f"offsetlog-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    about = folder.lstat()
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or about.st_mode & 0o022:
-        raise OSError(f"{folder} is not a folder that this user alone may write to.")
-    return folder
+    """Where the notes lie, in the first place that is this user's alone."""
+    places = []
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        places.append(Path(runtime) / "offsetlog" / "upkeep")
+    with suppress(RuntimeError):
+        places.append(Path.home() / ".cache" / "offsetlog" / "upkeep")
+    for folder in places:
+        with suppress(OSError):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if _is_own(folder):
+                return folder
+    # Anybody may make names there first, so ours is one that nobody knows; all processes of a user
+    # take the same of those that are there.
+    prefix = f"offsetlog-{os.getuid()}-"
+    if not (there := _own_in_temp(prefix)):
+        tempfile.mkdtemp(prefix=prefix)
+        there = _own_in_temp(prefix)
+    return there[0]
+
+
+def _own_in_temp(prefix: str) -> list[Path]:
+    found = Path(tempfile.gettempdir()).glob(f"{prefix}*")
+    return sorted(path for path in found if _is_own(path))
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether it is a folder that this user alone may write to."""
+    try:
+        about = folder.lstat()
+    except OSError:
+        return False
+    is_owner = stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
+    return is_owner and not about.st_mode & 0o022 and os.access(folder, os.W_OK)
 
 
 def _start(work: Round, lock: int) -> subprocess.Popen[bytes]:
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__],
+        # The current folder, which may be anybody's, is not where modules come from.
+        [sys.executable, "-P", "-m", __name__],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         pass_fds=(lock,),
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(_search_path())},
     )
     assert process.stdin is not None
     with process.stdin as pipe:
         pipe.write(pickle.dumps(work))
     return process
+
+
+def _search_path() -> list[str]:
+    """Where modules come from here, without the current folder that ``-m`` put first, unless it is
+    named on purpose or has offsetlog."""
+    here = os.getcwd()
+    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    is_needed = here in named or Path(offsetlog.__file__).parents[1] == Path(here)
+    return [path for path in sys.path if path and (path != here or is_needed)]
 
 
 # --- the process -------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ def own_temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
     monkeypatch.setattr(upkeep_process, "_started", [])
     return folder
 
@@ -91,7 +92,7 @@ def test_another_worker_of_spark_knows_when_the_last_round_was(
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True,
-        env={**environment(), "TMPDIR": str(own_temp)},
+        env=environment(),
     )  # fmt: skip
     assert done.stdout.split() == ["0", "1"]
     assert "'more'" in done.stderr and len(done.stderr.splitlines()) == 1
@@ -176,18 +177,65 @@ def test_secrets_are_no_arguments(log: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_what_goes_wrong_is_a_warning(
-    log: Any, own_temp: Path, capfd: pytest.CaptureFixture[str]
+    log: Any, own_temp: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    folder = own_temp / f"offsetlog-{os.getuid()}"
-    folder.mkdir()
-    folder.chmod(0o777)
+    monkeypatch.setattr(upkeep_process, "_own_folder", lambda: own_temp / "gone")
     start_if_due(place_of(log), ("orders",), 0)
-    folder.chmod(0o700)
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(own_temp))
     start_if_due(place_of(log), ("nothing",), 0)
     ended()
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 2 and all(line.startswith("offsetlog: warning: ") for line in lines)
-    assert "not a folder that this user alone" in lines[0] and "'nothing'" in lines[1]
+    assert "No such file" in lines[0] and "'nothing'" in lines[1]
+
+
+def test_a_folder_that_another_user_made_first_ends_nothing(
+    log: Any, own_temp: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever made ``offsetlog-UID`` in the temporary folder ended all upkeep of that user."""
+    strangers = [own_temp / f"offsetlog-{os.getuid()}{end}" for end in ("", "-", "-0", "-zzz")]
+    for folder in strangers:
+        folder.mkdir()
+        folder.chmod(0o777)
+    (own_temp / f"offsetlog-{os.getuid()}-1").symlink_to(own_temp)
+    for variable in ("XDG_RUNTIME_DIR", "HOME"):
+        monkeypatch.setenv(variable, str(own_temp / "file" / "not"))
+    (own_temp / "file").write_text("")
+    for _ in range(2):
+        start_if_due(place_of(log), ("orders",), HOUR)
+        ended()
+    assert capfd.readouterr().err == "" and len(upkeep_process._started) == 0
+    assert segments(log) == 1, "one round, which the second look knew of"
+    [note] = own_temp.rglob("*.upkeep")
+    assert note.parent not in strangers and note.parent.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("variable", ["XDG_RUNTIME_DIR", "HOME"])
+def test_the_note_lies_where_the_user_alone_may_write(
+    log: Any, own_temp: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variable: str
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    monkeypatch.setenv(variable, str(tmp_path / "mine"))
+    (tmp_path / "mine").mkdir()
+    start_if_due(place_of(log), ("orders",), HOUR)
+    ended()
+    [note] = (tmp_path / "mine").rglob("*.upkeep")
+    assert note.parent.stat().st_mode & 0o777 == 0o700 and not list(own_temp.rglob("*"))
+
+
+def test_modules_do_not_come_from_the_current_folder(
+    log: Any, own_temp: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Spark's daemon has it first on its path, and it may be anybody's."""
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "secrets.py").write_text(f"open({str(here / 'ran')!r}, 'w')")
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(str(here))
+    start_if_due(place_of(log), ("orders",), HOUR)
+    ended()
+    assert segments(log) == 1 and not (here / "ran").exists()
 
 
 def test_the_option() -> None:
