@@ -63,7 +63,7 @@ docs: $(VENV)/.rest
 
 # The wheel and the sdist of a release, with a jar for each line of Spark; the same commit gives the
 # same bytes.
-dist: $(VENV)/.rest
+dist: $(VENV)/.dist
 	$(JAR) --needed
 	$(BIN)/python -m tests.lines 4.0 4.1 --jar
 	rm -rf dist
@@ -80,6 +80,12 @@ $(VENV)/.test: setup.cfg setup.py pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) -c constraints.txt -e '.[test]'
 	touch $@ $(VENV)/.spark
+
+# What a release is built in: nothing else can get into it.
+$(VENV)/.dist: setup.cfg setup.py pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) -c constraints.txt -e '.[spark]' build setuptools twine
+	touch $@
 
 $(VENV)/.rest: $(VENV)/.test
 	$(PIP) -c constraints.txt -e '.[rest]'

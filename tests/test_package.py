@@ -348,6 +348,29 @@ def test_the_workflows_call_the_commands_of_a_checkout() -> None:
     assert "secrets." not in str(jobs)
 
 
+def test_nobody_can_change_what_a_release_runs() -> None:
+    """Actions by their commits, and an environment for building that has nothing else in it."""
+    for path in (ROOT / ".github" / "workflows").glob("*.yml"):
+        text = path.read_text()
+        used = re.findall(r"uses: *(\S+)(.*)", text)
+        assert used and len(used) == text.count("uses:")
+        for action, comment in used:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", action), action
+            assert re.fullmatch(r" # v\d+\.\d+\.\d+", comment), f"{action}: of which release?"
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())["jobs"]
+    assert {name for name, job in jobs.items() if "permissions" in job} == {"publish"}
+    steps = [step["uses"].partition("@")[0] for step in jobs["publish"]["steps"]]
+    assert steps == ["actions/download-artifact", "pypa/gh-action-pypi-publish"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(r"^dist: \$\(VENV\)/\.dist$", makefile, re.M)
+    [needs] = re.findall(r"^\$\(VENV\)/\.dist:.*\n(?:\t.*\n)*?\t\$\(PIP\) (.*)", makefile, re.M)
+    assert needs == "-c constraints.txt -e '.[spark]' build setuptools twine"
+    pinned = dict(
+        line.split("==") for line in (ROOT / "constraints.txt").read_text().split() if "==" in line
+    )
+    assert {"build", "setuptools", "twine", "pyspark"} <= pinned.keys()
+
+
 def example(folder: Path) -> Path:
     """The files of docs/testing.md, in a folder of a user's."""
     files = {text.split()[1]: text for text in blocks("python", ROOT / "docs" / "testing.md")}
