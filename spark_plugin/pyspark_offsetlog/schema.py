@@ -3,7 +3,9 @@
 Invariants:
 
 1. Columns, their order and their types are those of Spark's Kafka source.
-2. A schema that a user brings names some of them, with these types, in any order.
+2. A schema that a user brings names some of them, with these types, in any order, and in any case
+   (Spark's JVM refuses another case than theirs where ``spark.sql.caseSensitive`` is true: only
+   it knows that).
 """
 
 from __future__ import annotations
@@ -46,11 +48,20 @@ def source_schema(include_headers: bool) -> StructType:
     return StructType(fields)
 
 
+_BY_LOWER = {name.lower(): name for name in (*COLUMNS, "headers")}
+
+
+def column_of(name: str) -> str:
+    """The column that a name in any case means."""
+    return _BY_LOWER.get(name.lower(), name)
+
+
 def chosen_columns(schema: StructType) -> tuple[str, ...]:
     """The columns that a schema of a user's own names."""
     known = {**COLUMNS, "headers": HEADER_TYPE}
     for field in schema.fields:
-        kind = known.get(field.name)
+        column = column_of(field.name)
+        kind = known.get(column)
         if kind is None:
             raise InvalidRequestError(
                 f"The schema has a column {field.name!r}, which a log does not have.",
@@ -62,12 +73,12 @@ def chosen_columns(schema: StructType) -> tuple[str, ...]:
                 f"it is {kind.simpleString()}.",
                 "Leave .schema(...) out, or name some of the source's columns with their types.",
             )
-        if not field.nullable and field.name in MAY_BE_NULL:
+        if not field.nullable and column in MAY_BE_NULL:
             raise InvalidRequestError(
                 f"The schema says that {field.name} is never null; of some records it is.",
                 "Leave NOT NULL out.",
             )
-    names = tuple(field.name for field in schema.fields)
+    names = tuple(column_of(field.name) for field in schema.fields)
     if not names:
         raise InvalidRequestError(
             "The schema names no column.", f"Name some of {', '.join(known)}."

@@ -237,6 +237,36 @@ def test_a_schema_of_ones_own_reads_only_that(
         assert one.load(str(root)).count() == 80
 
 
+def test_names_of_a_schema_are_in_any_case_as_spark_is_told(
+    spark: Any, log: Any, root: Path, wide: int
+) -> None:
+    """By whichever way rows are read, and with a filter on such a name."""
+    schema = "VALUE binary, Offset long, PARTITION int, timestamptype int, Topic string"
+
+    def rows() -> Any:
+        frame = spark.read.format("offsetlog").schema(schema).option("subscribe", "wide")
+        return frame.load(str(root))
+
+    expected = {(partition, offset) for partition in (0, 1) for offset in range(30, 40)}
+    try:
+        for reader in ("auto", "python", "rows"):
+            spark.conf.set("spark.offsetlog.reader", reader)
+            found = rows().where("offset >= 30").collect()
+            names = ["VALUE", "Offset", "PARTITION", "timestamptype", "Topic"]
+            assert found[0].__fields__ == names, reader
+            assert {(row.PARTITION, row.Offset) for row in found} == expected, reader
+            assert {(len(row.VALUE), row.timestamptype, row.Topic) for row in found} == {
+                (20_000, 0, "wide")
+            }, reader
+            assert rows().select("value").count() == 80 == len(rows().select("vaLUE").collect())
+        spark.conf.set("spark.sql.caseSensitive", "true")
+        with pytest.raises(Exception, match="has a column 'VALUE'.* Did you mean 'value'?"):
+            rows().collect()
+    finally:
+        for name in ("spark.offsetlog.reader", "spark.sql.caseSensitive"):
+            spark.conf.unset(name)
+
+
 def test_fewer_columns_are_fewer_bytes(log: Any, root: Path, wide: int) -> None:
     """Of what is unfolded and handed to Spark; files are fetched a row group at a time, since
     that is what their checksums cover."""

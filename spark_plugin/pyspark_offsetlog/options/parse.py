@@ -98,7 +98,7 @@ def whole_number(low: int, high: int = MAX_OFFSET) -> Callable[[str], int]:
 
 def size(value: str) -> int:
     """Bytes, as Spark writes them: 1048576, 64m, 1g."""
-    match = re.fullmatch(r"([0-9]{1,18})\s*([kmgt]?)b?", value.strip().lower(), re.ASCII)
+    match = re.fullmatch(r"([0-9]{1,19})\s*([kmgt]?)b?", value.strip().lower(), re.ASCII)
     number = 0 if match is None else int(match[1]) << 10 * " kmgt".index(match[2] or " ")
     if not 1 <= number <= MAX_OFFSET:
         raise BadValue("bytes from 1, such as 1048576, 64m or 1g")

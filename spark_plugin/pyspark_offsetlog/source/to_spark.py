@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from offsetlog.engine import FetchedBatch, record_schema
 from pyspark_offsetlog.lines.classes import arrow_schema
-from pyspark_offsetlog.schema import chosen_columns
+from pyspark_offsetlog.schema import chosen_columns, column_of
 
 BATCH_RECORDS = 16_384
 """Rows that go to the JVM at once: more of them fall out of its caches."""
@@ -30,15 +30,17 @@ class OutputColumns(NamedTuple):
     """The columns that a query reads."""
 
     schema: pa.Schema
+    """With names as the query's schema writes them."""
     names: tuple[str, ...]
+    """The source's own, in the same order."""
     stored: tuple[str, ...]
     """Of the stored columns, those that are needed; ``offset`` costs nothing to make."""
     unwanted: frozenset[str] = frozenset()
     """Nobody looks at these."""
 
     def only(self, wanted: tuple[str, ...]) -> OutputColumns:
-        unwanted = frozenset(self.names) - frozenset(wanted)
-        return self._replace(stored=_stored(wanted), unwanted=unwanted)
+        own = tuple(map(column_of, wanted))
+        return self._replace(stored=_stored(own), unwanted=frozenset(self.names) - frozenset(own))
 
     def no_rows(self) -> pa.RecordBatch:
         arrays = [_nulls(field.type).slice(0, 0) for field in self.schema]
@@ -62,14 +64,14 @@ def spark_batches(
     constants = {"topic": topic, "partition": batch.partition, "timestampType": batch.ts_type}
     repeated: dict[str, pa.Array] = {}
     stored: dict[str, pa.ChunkedArray] = {}
-    for field in columns.schema:
-        if field.name in columns.unwanted:
-            repeated[field.name] = _nulls(field.type)
-        elif field.name in constants:
-            repeated[field.name] = _repeated(constants[field.name], field.type)
+    for name, kind in zip(columns.names, columns.schema.types, strict=True):
+        if name in columns.unwanted:
+            repeated[name] = _nulls(kind)
+        elif name in constants:
+            repeated[name] = _repeated(constants[name], kind)
         else:
-            column = table.column(field.name)
-            stored[field.name] = column if column.type == field.type else column.cast(field.type)
+            column = table.column(name)
+            stored[name] = column if column.type == kind else column.cast(kind)
     for low in range(0, table.num_rows, BATCH_RECORDS):
         count = min(BATCH_RECORDS, table.num_rows - low)
         arrays: list[Any] = []

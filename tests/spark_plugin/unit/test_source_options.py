@@ -272,13 +272,15 @@ def test_good_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "size"), [("1", 1), ("1k", 1024), ("2 KB", 2048), ("1g", 1 << 30), ("1t", 1 << 40)]
-)
+    ("value", "size"),
+    [("1", 1), ("1k", 1024), ("2 KB", 2048), ("1g", 1 << 30), ("1t", 1 << 40),
+     (str(2**63 - 1), 2**63 - 1)],
+)  # fmt: skip
 def test_sizes(value: str, size: int) -> None:
     assert read(maxBytesPerTrigger=value).max_bytes == size
 
 
-@pytest.mark.parametrize("value", ["0", "-1", "1.5m", "m", "", "1x", "99999999999999t"])
+@pytest.mark.parametrize("value", ["0", "-1", "1.5m", "m", "", "1x", "99999999999999t", str(2**63)])
 def test_bad_sizes(value: str) -> None:
     assert f"The option maxBytesPerTrigger cannot be {value!r}" in refused(maxBytesPerTrigger=value)
 

@@ -1,7 +1,8 @@
 package offsetlog.spark.source;
 
 import java.io.IOException;
-import java.util.Set;
+import java.util.Arrays;
+import java.util.stream.Collectors;
 import offsetlog.segment.SegmentReader;
 import offsetlog.segment.Unreadable;
 import org.apache.hadoop.fs.FileSystem;
@@ -28,7 +29,11 @@ final class Segments implements AutoCloseable {
     this.files = files;
     this.columns = columns;
     this.metrics = metrics;
-    reader = new SegmentReader(Set.of(columns.fieldNames()));
+    reader =
+        new SegmentReader(
+            Arrays.stream(columns.fieldNames())
+                .map(OffsetLogTable::column)
+                .collect(Collectors.toSet()));
   }
 
   /** Whether it makes sense to open one. */
@@ -105,7 +110,7 @@ final class Segments implements AutoCloseable {
 
   private ColumnVector vector(StructField field, Steps.Step step) {
     DataType type = field.dataType();
-    return switch (field.name()) {
+    return switch (OffsetLogTable.column(field.name())) {
       case "key" -> reader.hasKeys ? new BytesVector(reader.keys) : nulls(type);
       case "value" -> reader.hasValues ? new BytesVector(reader.values) : nulls(type);
       case "headers" ->
