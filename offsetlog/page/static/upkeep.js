@@ -63,7 +63,7 @@ export function upkeepView(app) {
             h('button', { type: 'button', disabled: busy || !may, onclick: start('maintain') }, 'Maintain'))),
         h('p', { class: 'note' }, 'Verify reads every file and checks every promise; it changes nothing. Maintain applies retention, merges small files and deletes unused ones.',
           !app.state.allow_changes && ' This page only reads: start it with --allow-changes to maintain.',
-          !app.state.may_verify && ' For either, open the address with the token in this tab.'),
+          !app.state.may_verify && ` ${app.state.allow_changes ? 'For either' : 'To verify'}, open the address with the token in this tab.`),
         jobs.length ? jobs.map(job => jobCard(job, end(job), job.kind === 'verify' ? app.state.may_verify : may)) : empty('Nothing was started yet.'),
       ];
     },
