@@ -363,7 +363,6 @@ def test_looking_for_a_time_is_within_the_same_budget(lying, monkeypatch) -> Non
 
 def test_rows_of_an_entry_are_within_the_same_budget(lying, monkeypatch, tmp_path) -> None:
     """They are decoded once, so another program looks."""
-    monkeypatch.setattr(record_batch, "row_bytes", lambda table: np.ones(len(table), np.int64))
     with Log(open_store(str(tmp_path / "log"))) as writer, writer.producer() as producer:
         for _ in range(8):
             producer.send("entries", bytes(3 * MIB)).result()
