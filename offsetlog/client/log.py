@@ -48,7 +48,6 @@ from offsetlog.engine.copy.copy import CopyReport, Source, copy_log
 from offsetlog.engine.env import REAL, Env
 from offsetlog.engine.group.heartbeats import Heartbeats
 from offsetlog.engine.group.offsets_table import OffsetsTable
-from offsetlog.engine.pool import Pool
 from offsetlog.engine.root import Root
 from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.folder import FolderContents, check_free
@@ -56,16 +55,24 @@ from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.open_topics import OpenTopics, as_topic_error
 from offsetlog.engine.topic.purge import PurgePlan, plan_purge, purge_topic
 from offsetlog.engine.upkeep.findings import TopicReport
-from offsetlog.engine.upkeep.maintenance import GRACE_MS, Maintained, Progress, ShareOut
+from offsetlog.engine.upkeep.maintenance import (
+    GRACE_MS,
+    MEMORY_BYTES,
+    Maintained,
+    Progress,
+    ShareOut,
+)
 from offsetlog.engine.upkeep.offsets_maintenance import DEFAULT_RETENTION_MINUTES
-from offsetlog.engine.upkeep.rounds import last_round_ms, maintain_all, maintain_topic
+from offsetlog.engine.upkeep.rounds import last_round_ms, maintain_all, maintain_topic, with_space
 from offsetlog.engine.upkeep.turns import Turns
 from offsetlog.engine.upkeep.verify import verify_log, verify_topics
 from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning
 from offsetlog.format import names
+from offsetlog.logs import get_logger
 from offsetlog.storage import forks
 from offsetlog.storage.offsets.open import open_offsets
 from offsetlog.storage.open import open_store
+from offsetlog.storage.pool import Pool
 from offsetlog.storage.store import Store
 
 if TYPE_CHECKING:

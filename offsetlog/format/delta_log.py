@@ -331,6 +331,8 @@ def read_checkpoint(parts: Sequence[bytes], version: int, where: str) -> DeltaSt
     try:
         for data in parts:
             _read_part(_opened(data, where), state, removed)
+    except MemoryError:
+        raise  # It is an Arrow error too, and says nothing of the file.
     except (pa.ArrowException, KeyError, OSError, ValueError, TypeError) as error:
         raise CorruptLogError(f"{where} does not read: {first_line(error)}.") from None
     if not state.protocol or not state.metadata:
@@ -392,6 +394,8 @@ def removed_files(data: bytes, where: str) -> dict[str, int]:
     """When files were removed, by path, as a checkpoint says. Its other rows are not read."""
     try:
         tables = _removed_in(_opened(data, where))
+    except MemoryError:
+        raise  # It is an Arrow error too, and says nothing of the file.
     except (pa.ArrowException, KeyError, OSError, ValueError, TypeError) as error:
         raise CorruptLogError(f"{where} does not read: {first_line(error)}.") from None
     return {

@@ -109,6 +109,8 @@ def to_parquet(facts: Sequence[Fact]) -> bytes:
     try:
         rows = to_arrow(facts)
         same = from_arrow(rows, "what was to be written") == list(facts)
+    except MemoryError:
+        raise  # It is an Arrow error too, and says nothing of the file.
     except (CorruptLogError, UnicodeError, OverflowError, pa.ArrowException) as error:
         raise _unwritable(str(error)) from None
     if not same:
@@ -144,6 +146,8 @@ def from_arrow(table: pa.Table, where: str) -> list[Fact]:
         table = table.select(SCHEMA.names)
         if table.schema != SCHEMA:
             table = table.cast(pa.schema(list(map(_unfolded, table.schema, SCHEMA))))
+    except MemoryError:
+        raise  # It is an Arrow error too, and says nothing of the file.
     except (KeyError, ValueError, NotImplementedError, pa.ArrowException) as error:
         raise _strange(
             f"{where} does not hold the offsets table's columns: {str(error)[:200]}."

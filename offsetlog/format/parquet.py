@@ -179,6 +179,8 @@ class ParquetReader:
             is_wide = self.metadata.num_columns > MAX_COLUMNS
             if is_wide or len(set(self._names)) < len(self._names):
                 raise ValueError("it has columns that offsetlog does not write")
+        except MemoryError:
+            raise  # It is an Arrow error too, and says nothing of the file.
         except (pa.ArrowException, OSError, ValueError, TypeError) as error:
             raise CorruptLogError(f"{name} is not a Parquet file: {first_line(error)}.") from None
 
@@ -200,13 +202,18 @@ class ParquetReader:
 
     def read_row_group(self, group: int, columns: Sequence[str], budget: int) -> pa.Table:
         self.check((group,), columns, budget)
-        return self._decode(lambda: self._file.read_row_group(group, columns=list(columns)))
+        chosen = list(columns)
+        return self._decode(
+            lambda: self._file.read_row_group(group, columns=chosen, use_threads=False)
+        )
 
     def batches(self, columns: Sequence[str], rows: int, budget: int) -> Iterator[pa.RecordBatch]:
         """The same, so many rows at a time; a row group is within the budget."""
         for group in range(self.metadata.num_row_groups):
             self.check((group,), columns, budget)
-            some = self._file.iter_batches(rows, row_groups=[group], columns=list(columns))
+            some = self._file.iter_batches(
+                rows, row_groups=[group], columns=list(columns), use_threads=False
+            )
             while (batch := self._decode(partial(next, some, None))) is not None:
                 yield batch
 
@@ -221,6 +228,8 @@ class ParquetReader:
                 if decoded is None:
                     try:
                         decoded = self._walk(leaf, known[group])
+                    except MemoryError:
+                        raise  # It is an Arrow error too, and says nothing of the file.
                     except (pa.ArrowException, OSError, ValueError) as error:
                         path = self.metadata.schema.column(leaf).path[:100]
                         raise CorruptLogError(
@@ -334,6 +343,8 @@ class ParquetReader:
     def _decode(self, read: Callable[[], T]) -> T:
         try:
             return read()
+        except MemoryError:
+            raise  # It is an Arrow error too, and says nothing of the file.
         except (pa.ArrowException, OSError, ValueError) as error:
             raise CorruptLogError(f"{self.name}: {first_line(error)}") from None
 

@@ -6,8 +6,8 @@ import threading
 import time
 
 from offsetlog.client.log import Log
-from offsetlog.engine.pool import Pool
 from offsetlog.storage.memory import MemoryStore
+from offsetlog.storage.pool import Pool
 from tests.engine.scripted import fresh_root
 
 TOPICS = [f"t{i}" for i in range(40)]

@@ -19,7 +19,6 @@ from typing import NamedTuple, TypeVar
 from offsetlog.engine.append.group_commit import BUFFER_BYTES, GroupCommit, WritingThreads
 from offsetlog.engine.append.writer import DELIVERY_SECONDS
 from offsetlog.engine.env import Env
-from offsetlog.engine.pool import Pool
 from offsetlog.engine.topic.folder import check_no_rest
 from offsetlog.engine.topic.open_topic import OpenTopic, unknown_topic
 from offsetlog.engine.topic.recent_entries import RecentEntries
@@ -27,6 +26,7 @@ from offsetlog.errors import InvalidRequestError, OffsetLogError, StorageError, 
 from offsetlog.format import names
 from offsetlog.logs import get_logger
 from offsetlog.storage.faults import SilenceError
+from offsetlog.storage.pool import Pool
 from offsetlog.storage.store import Store
 from offsetlog.values import check_name
 

@@ -146,6 +146,8 @@ def _rows(store: Store, adds: Mapping[str, Action], surroundings: Surroundings) 
         tables.append(_as_they_are(facts_arrow.open_file(data, name)))
     try:
         return _once(pa.concat_tables(tables, promote_options="default"))
+    except MemoryError:
+        raise  # It is an Arrow error too, and says nothing of the file.
     except pa.ArrowException as error:
         raise CorruptLogError(
             f"{next(iter(adds))} and others have columns that do not fit: {str(error)[:200]}."
@@ -155,12 +157,17 @@ def _rows(store: Store, adds: Mapping[str, Action], surroundings: Surroundings) 
 def _once(rows: pa.Table) -> pa.Table:
     """Without rows whose facts are equal to those of another."""
     places = rows.select(["version", "place"])
-    if places.group_by(["version", "place"]).aggregate([]).num_rows == rows.num_rows:
+    if (
+        places.group_by(["version", "place"], use_threads=False).aggregate([]).num_rows
+        == rows.num_rows
+    ):
         return rows
     numbered = rows.select(facts_arrow.SCHEMA.names).append_column(
         "number", pa.array(range(rows.num_rows), pa.int64())
     )
-    first = numbered.group_by(facts_arrow.SCHEMA.names).aggregate([("number", "min")])
+    first = numbered.group_by(facts_arrow.SCHEMA.names, use_threads=False).aggregate(
+        [("number", "min")]
+    )
     return rows.take(first.column("number_min").combine_chunks().sort())
 
 
@@ -177,5 +184,7 @@ def _as_they_are(file: ParquetReader) -> pa.Table:
                     column = column.cast(extra.type.value_type)
                 rows = rows.append_column(extra.with_type(column.type), column)
         return rows
+    except MemoryError:
+        raise  # It is an Arrow error too, and says nothing of the file.
     except (pa.ArrowException, KeyError, ValueError) as error:
         raise CorruptLogError(f"{file.name} does not read: {first_line(error)}.") from None

@@ -38,6 +38,8 @@ def read_rows(store: Store, state: DeltaState, inside: Callable[[str], str]) -> 
             for batch in file.batches(columns, facts_arrow.FILE_ROWS, facts_arrow.MOST_UNFOLDED):
                 rows = pa.Table.from_batches([batch])
                 yield rows.select(columns).cast(facts_arrow.SCHEMA)
+        except MemoryError:
+            raise  # It is an Arrow error too, and says nothing of the file.
         except (pa.ArrowException, KeyError, ValueError) as error:
             raise CorruptLogError(f"{name} does not read: {first_line(error)}.") from None
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -23,6 +22,7 @@ from offsetlog.core.decode import field, from_json, integer
 from offsetlog.errors import CorruptLogError, OffsetLogError
 from offsetlog.format import delta_log
 from offsetlog.format.delta_log import LAST_CHECKPOINT, LOG, MOST_LOG_BYTES, DeltaState
+from offsetlog.storage.pool import Pool
 from offsetlog.storage.store import FileInfo, PutResult, Store
 
 MOST_NOTE_BYTES = 1024 * 1024
@@ -53,7 +53,7 @@ REAL = Surroundings(
     lambda: time.time_ns() // 1_000_000,
     time.monotonic,
     lambda: uuid.uuid4().hex,
-    partial(ThreadPoolExecutor, READERS),
+    partial(Pool, READERS, "offsetlog-delta"),
 )
 
 
