@@ -6,8 +6,9 @@
    begins with ``.tmp-``, and goes right after the link, since it is the same file as the entry.
 3. Names are resolved from open folders, part by part, and no symbolic link is followed:
    nothing outside the root is read or written.
-4. Open folders are kept, a bounded number of them. Before one is believed it is compared with
-   what its path names now, so that a folder which was removed and made again is noticed.
+4. Open folders are kept, a bounded number of them, until the process runs out of files. Before
+   one is believed it is compared with what its path names now, so that a folder which was removed
+   and made again is noticed.
 5. Before the first write of this process into a folder, the names of it and of the folders
    above it are made durable, whoever made them.
 6. A fork is harmless: nothing here is a lock or a position in a file.
@@ -49,8 +50,10 @@ from offsetlog.storage.local.files import (
     check_is_file,
     entries,
     is_on_fuse,
+    keepers,
     make_root,
     mark_stamp,
+    open_fd,
     read_mark,
     read_range,
     read_view,
@@ -59,6 +62,7 @@ from offsetlog.storage.local.files import (
     step,
     symlink_error,
     sync_folder,
+    with_files,
 )
 from offsetlog.storage.paths import (
     TEMPORARY,
@@ -70,6 +74,15 @@ from offsetlog.storage.paths import (
 from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 
 _KEPT_FOLDERS = 64
+_KEPT_PART = 8
+"""Of the files that the process may have open: so many times what is kept, at least."""
+
+
+def _kept_folders() -> int:
+    import resource  # Other systems have none, and are refused by name.
+
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _KEPT_FOLDERS if allowed < 0 else max(1, min(_KEPT_FOLDERS, allowed // _KEPT_PART))
 
 
 class _LocalOffer(Offer):
@@ -148,6 +161,8 @@ class LocalStore(Store):
         self._root = os.path.abspath(root)
         self.url = f"file://{self._root}"
         self._known: dict[str, Folder] = {}
+        self._most_known = _kept_folders()
+        keepers.add(self)
         self._unnamed = unnamed_temporaries and bool(TMPFILE) and os.path.isdir("/proc/self/fd")
         self._redact = Redactor()
         self._mark: tuple[str, Callable[[bytes | None], None]] | None = None
@@ -205,7 +220,7 @@ class LocalStore(Store):
                 return
             for again in (True, True, False):
                 try:
-                    shutil.rmtree(last, dir_fd=parent.fd)
+                    with_files(shutil.rmtree, last, dir_fd=parent.fd)
                     break
                 except FileNotFoundError:
                     break
@@ -255,7 +270,7 @@ class LocalStore(Store):
             folder = self._folder(folder_name)
             if folder is None:
                 return
-            fd = os.open(last, READ, dir_fd=folder.fd)
+            fd = open_fd(last, READ, dir_fd=folder.fd)
             try:
                 os.fsync(fd)
             finally:
@@ -286,7 +301,7 @@ class LocalStore(Store):
             folder = self._folder(folder_name)
             if folder is None:
                 return None
-            fd = os.open(last, READ, dir_fd=folder.fd)
+            fd = open_fd(last, READ, dir_fd=folder.fd)
             try:
                 status = os.fstat(fd)
                 if not stat.S_ISREG(status.st_mode):
@@ -350,6 +365,10 @@ class LocalStore(Store):
 
     # -- folders
 
+    def give_back(self) -> None:
+        """Close the folders that are kept, but for those that a thread is using."""
+        self._known.clear()
+
     def _folder(
         self, folder: str, create: bool = False, check: Callable[[], None] | None = None
     ) -> Folder | None:
@@ -385,7 +404,7 @@ class LocalStore(Store):
         if create and self._mark is None:
             make_root(self._root)
         try:
-            current = Folder(os.open(self._root, FOLDER))
+            current = Folder(open_fd(self._root, FOLDER))
         except FileNotFoundError:
             self._prove(None, create)
             return None
@@ -398,7 +417,7 @@ class LocalStore(Store):
                 return None
             current = below
         current.durable = create
-        for old in list(self._known)[: max(0, len(self._known) - _KEPT_FOLDERS + 1)]:
+        for old in list(self._known)[: max(0, len(self._known) - self._most_known + 1)]:
             self._known.pop(old, None)
         self._known[folder] = current
         return current
@@ -439,7 +458,7 @@ class LocalStore(Store):
             folder = folder or self._folder(folder_name, True, check)
             assert folder is not None
             try:
-                return Temporary(os.open(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd), data)
+                return Temporary(open_fd(".", TMPFILE | WRITE, 0o666, dir_fd=folder.fd), data)
             except OSError as error:
                 if error.errno in NO_TMPFILE:
                     self._unnamed = False

@@ -3,6 +3,7 @@
 1. A folder is named by its open description; it is closed when the last user lets go of it.
 2. No function here follows a symbolic link below the root.
 3. Errors pass as they are: ``local`` makes them its own.
+4. Files that the process runs out of are given back by whoever keeps folders, before it is told.
 """
 
 from __future__ import annotations
@@ -10,7 +11,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
+import weakref
 from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
 from offsetlog.errors import StorageError
 from offsetlog.storage.paths import check_name, temporary_name
@@ -24,6 +28,7 @@ TMPFILE = getattr(os, "O_TMPFILE", 0)
 HAS_OPEN_FOLDERS = bool(getattr(os, "O_DIRECTORY", 0)) and os.open in os.supports_dir_fd
 _CHUNK = 1 << 30
 MARK_BYTES = 1 << 16
+T = TypeVar("T")
 NO_TMPFILE = {errno.EOPNOTSUPP, errno.ENOTSUP, errno.EISDIR, errno.EINVAL, errno.ENOSYS}
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS}
 
@@ -45,6 +50,32 @@ def is_on_fuse(path: str, mounts: str = "/proc/self/mountinfo") -> bool:
     # The type stands behind a lone dash, after fields of which some may be missing.
     kinds = (words[words.index("-", 6) + 1] for words in lines if words[2:3] == [number])
     return any(kind == "fuseblk" or kind.split(".")[0] == "fuse" for kind in kinds)
+
+
+OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
+PAUSES = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2)
+"""Seconds, between tries of a call that found no file left."""
+keepers: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What keeps folders open that it can do without, with a method ``give_back``."""
+
+
+def with_files(call: Callable[..., T], *given: object, **named: object) -> T:
+    """A call that opens files. Where the process has no more of them, the folders that stores keep
+    are given back, and it is tried again; other threads are done with theirs in a moment."""
+    for pause in PAUSES:
+        try:
+            return call(*given, **named)
+        except OSError as error:
+            if error.errno not in OUT_OF_FILES:
+                raise
+        for keeper in list(keepers):
+            keeper.give_back()
+        time.sleep(pause)
+    return call(*given, **named)
+
+
+def open_fd(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+    return with_files(os.open, path, flags, mode, dir_fd=dir_fd)
 
 
 class Folder:
@@ -101,7 +132,7 @@ class NamedTemporary(Temporary):
     def __init__(self, folder: Folder, data: bytes | memoryview, durable: bool = True) -> None:
         self.fd, self.name = -1, None
         name, flags = temporary_name(), WRITE | os.O_CREAT | os.O_EXCL | NOFOLLOW
-        fd = os.open(name, flags, 0o666, dir_fd=folder.fd)
+        fd = open_fd(name, flags, 0o666, dir_fd=folder.fd)
         self.folder, self.name = folder, name
         super().__init__(fd, data, durable)
 
@@ -159,9 +190,9 @@ def read_view(fd: int, start: int, end: int) -> memoryview:
 
 def entries(folder: Folder) -> Iterator[tuple[str, os.stat_result]]:
     # A description of its own: the position of a listing must not be shared.
-    fd = os.open(".", FOLDER, dir_fd=folder.fd)
+    fd = open_fd(".", FOLDER, dir_fd=folder.fd)
     try:
-        with os.scandir(fd) as listing:
+        with with_files(os.scandir, fd) as listing:
             for entry in listing:
                 try:
                     yield entry.name, entry.stat(follow_symlinks=False)
@@ -198,7 +229,7 @@ def make_root(root: str) -> None:
 def sync_folder(folder: str) -> None:
     """Make the names in a folder durable, whoever made them."""
     try:
-        above = Folder(os.open(folder, FOLDER))
+        above = Folder(open_fd(folder, FOLDER))
     except PermissionError:
         return  # A folder that we can't read was not made by us.
     os.fsync(above.fd)
@@ -221,7 +252,7 @@ def mark_stamp(root: Folder, name: str) -> object:
 def read_mark(root: Folder, name: str) -> bytes | None:
     """The small file that tells one root from another; None if there is none."""
     try:
-        fd = os.open(name, READ, dir_fd=root.fd)
+        fd = open_fd(name, READ, dir_fd=root.fd)
     except FileNotFoundError:
         return None
     try:
@@ -242,7 +273,7 @@ def step(parent: Folder, part: str, name: str, create: bool) -> Folder | None:
                 # On a read-only disk the folder may be there all the same.
                 if not _is_folder(parent, part):
                     raise
-        child = Folder(os.open(part, FOLDER | NOFOLLOW, dir_fd=parent.fd))
+        child = Folder(open_fd(part, FOLDER | NOFOLLOW, dir_fd=parent.fd))
     except FileNotFoundError:
         return None
     except OSError as error:
