@@ -14,6 +14,7 @@ files: that takes three quarters of the time before the first batch. Invariants:
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import json
 import os
@@ -24,6 +25,8 @@ import time
 import zipimport
 
 SERVE = "--serve"
+SCRIPT = "python"
+"""By which Spark starts this, beside the socket."""
 CONNECT_SECONDS = 1.0
 """So long the server may take to listen, which it does before it loads anything."""
 ARCHIVES = ("pyspark.zip", "-src.zip")
@@ -95,6 +98,15 @@ def _listening(path: str) -> socket.socket:
     return listener
 
 
+def remove_folder(folder: str) -> None:
+    """Remove the folder of a server whose JVM is gone, which could not, as the socket was in it;
+    with the JVM's script, if that was killed."""
+    with contextlib.suppress(OSError):
+        os.unlink(os.path.join(folder, SCRIPT))
+    with contextlib.suppress(OSError):
+        os.rmdir(folder)
+
+
 def main(arguments: list[str]) -> None:
     path, *rest = arguments
     if rest == [SERVE]:
@@ -106,7 +118,9 @@ def main(arguments: list[str]) -> None:
         try:
             serve(listener)
         finally:
-            os.unlink(path)
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+        remove_folder(os.path.dirname(path))
         return
     _, module, *more = rest
     status = ask_server(path, module)

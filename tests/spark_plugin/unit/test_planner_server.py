@@ -27,7 +27,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": PATH, "OPENBLAS_NUM_THREADS": "1"}
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         yield Path(folder) / "planners"
 
 
@@ -105,6 +105,18 @@ def is_gone(process: int) -> bool:
             return True
         time.sleep(0.1)
     return False
+
+
+def test_the_server_is_last_and_removes_its_folder(
+    place: Path, server: subprocess.Popen[bytes]
+) -> None:
+    script = place.with_name("python")
+    script.write_text("#!/bin/sh\n")
+    while not place.exists():
+        time.sleep(0.01)
+    server.stdin.close()  # As the JVM's end does, however it ends.
+    assert server.wait(60) == 0
+    assert not place.parent.exists()
 
 
 def test_a_planner_is_a_fork(place: Path, jvm: Jvm, server: subprocess.Popen[bytes]) -> None:
