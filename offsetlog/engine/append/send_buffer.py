@@ -22,8 +22,9 @@ import copy
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,7 @@ _Located = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64], npt.NDArray[np.in
 _NO_TIMES = np.empty(0, np.int64)
 _callbacks_lock = threading.Lock()
 logger = get_logger(__name__)
+T = TypeVar("T")
 
 
 class _Calling(threading.local):
@@ -167,7 +169,6 @@ class SendBuffer:
         self._lookups = 0
         self.located: tuple[list[int], list[int], list[int]] | None = None
         """Partitions, offsets and times of all records, where many of them are asked for."""
-        """Of all records, once many of them were looked up."""
 
     # --- the producers' side ---------------------------------------------------------------
 
@@ -356,7 +357,37 @@ def unreported_failure(batch: SendBuffer, records: int) -> OffsetLogError:
 _new = tuple.__new__
 
 
-class SendFuture(tuple[SendBuffer, int]):
+if TYPE_CHECKING:
+    _Future = Future
+else:
+
+    class _Future(Generic[T]):
+        """Says that it is one of ``concurrent.futures``, for ``asyncio``; its lock and lists for
+        each record would cost more than all the rest of ``send``."""
+
+        __slots__ = ()
+        __class__ = property(lambda self: Future)
+
+
+class _Sent(_Future[T]):
+    """What was sent can't be taken back."""
+
+    __slots__ = ()
+
+    def cancel(self) -> bool:
+        """False: what was sent is on its way."""
+        return False
+
+    def cancelled(self) -> bool:
+        """False, as nothing cancels it."""
+        return False
+
+    def running(self) -> bool:
+        """Whether it is still on its way."""
+        return not self.done()
+
+
+class SendFuture(tuple[SendBuffer, int], _Sent[RecordMetadata]):
     """The answer to one ``send``: where the record lies, once it is acknowledged."""
 
     __slots__ = ()
@@ -397,7 +428,7 @@ class SendFuture(tuple[SendBuffer, int]):
         return f"SendFuture({self[0].topic!r}, done={self.done()})"
 
 
-class ArrowFuture:
+class ArrowFuture(_Sent[tuple[Placed, ...]]):
     """The answer to ``send_arrow``: the runs of offsets that the table's rows got."""
 
     __slots__ = ("_batch",)

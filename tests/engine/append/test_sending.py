@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import offsetlog
-from offsetlog import InvalidRequestError, RecordMetadata, StorageError
+from offsetlog import InvalidRequestError, RecordMetadata, StorageError, UnknownTopicError
 from offsetlog.client.log import Log
 from offsetlog.core.group.requests import CommitRequest
 from offsetlog.engine.append import group_commit
@@ -916,3 +918,34 @@ def test_answers_that_nobody_keeps_are_gone():
         gc.collect()
         alive = [thing for thing in gc.get_objects() if type(thing) is RecordMetadata]
         assert len(alive) < 100
+
+
+def test_asyncio_takes_the_futures(log):
+    """And so does whatever takes those of ``concurrent.futures``."""
+    log.create_topic("async")
+
+    async def main():
+        with log.producer() as producer:
+            sent = [producer.send("async", b"%d" % n) for n in range(3)]
+            table = producer.send_arrow("async", pa.table({"value": [b"3", b"4"]}))
+            wrapped = [asyncio.wrap_future(future) for future in (*sent, table)]
+            lost = asyncio.wrap_future(producer.send("async", b"5"))
+            lost.cancel()
+            return await asyncio.gather(*wrapped), sent[0]
+
+    (*records, placed), future = asyncio.run(main())
+    assert [one.offset for one in records] == [0, 1, 2] and placed[0].base == 3
+    assert isinstance(future, Future) and future.result() is not None
+    assert not future.cancel() and not future.cancelled() and not future.running()
+    assert log.topic("async").end_offsets() == {0: 6}, "what was sent can't be taken back"
+
+
+def test_asyncio_is_told_of_a_failure(log):
+    async def main():
+        future = log.producer().send("gone", b"x")
+        await asyncio.wrap_future(future)
+
+    log.create_topic("gone")
+    log.delete_topic("gone")
+    with pytest.raises(UnknownTopicError):
+        asyncio.run(main())
