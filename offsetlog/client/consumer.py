@@ -64,6 +64,7 @@ from offsetlog.errors import (
     OffsetLogError,
     OffsetLogWarning,
     OffsetOutOfRangeError,
+    StorageError,
 )
 from offsetlog.logs import get_logger
 from offsetlog.storage import forks
@@ -445,6 +446,13 @@ class Consumer:
                 self._group_member.record_polled(rows)
             self._cursor.before = None  # From here to the caller no signal is looked at.
             return result
+        except MemoryError as error:
+            self._cursor.rewind(before)
+            raise StorageError(
+                f"There is not enough memory for what was polled: {error or 'none is left'}.",
+                "Poll fewer records at once (max_poll_records, max_records), or let the process "
+                "have more memory. No position was moved.",
+            ) from None
         except BaseException:
             if self._round is None:
                 self._cursor.rewind(before)
@@ -464,6 +472,7 @@ class Consumer:
         # A poll that does not wait for records waits for an answer all the same, once.
         patience = deadline if self._round is not None else max(deadline, began + LEAST_PATIENCE)
         while True:
+            self._host.check_open()  # A thread may wait here while another closes the log.
             try:
                 rows = self._look_and_gather(limit, patience)
                 if rows is None or rows:

@@ -17,7 +17,9 @@ import functools
 import inspect
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from offsetlog.arguments import (
@@ -77,6 +79,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 POOL_THREADS = 16
+logger = get_logger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -92,7 +95,10 @@ def _makes(
         def make(self: Log, /, *args: P.args, **settings: P.kwargs) -> T:
             self.check_open()
             self.root.begin()
-            return kind(self, *args, **settings)
+            made = kind(self, *args, **settings)
+            if isinstance(made, Consumer):
+                self._consumers.add(made)
+            return made
 
         host, *rest = inspect.signature(kind).parameters.values()
         signature = inspect.Signature([host.replace(name="self"), *rest], return_annotation=kind)
@@ -104,6 +110,16 @@ def _makes(
         return make
 
     return decorate
+
+
+def _end(consumer: Consumer, *, commit: bool) -> None:
+    """Close a consumer with its log. What its callbacks raise is nothing that the log failed in."""
+    try:
+        consumer.close(commit=commit)
+    except OffsetLogError:
+        raise
+    except Exception:
+        logger.exception("A callback of a consumer raised an error as the log was closed.")
 
 
 class Log:
@@ -124,6 +140,7 @@ class Log:
         self._offsets_place = offsets_table
         self._offsets: OffsetsTable | None = None
         self._heartbeats: Heartbeats | None = None
+        self._consumers: weakref.WeakSet[Consumer] = weakref.WeakSet()
         self._turns = Turns()
         self._lock = threading.RLock()
         self._made_in = forks.process()
@@ -163,7 +180,7 @@ class Log:
         self.root.begin()
         topic = self._topics.get(name)
         lifecycle.create(topic, partitions, config)
-        return Topic(topic)
+        return Topic(topic, self.check_open)
 
     @checked(name=TOPIC, purge=FLAG)
     def delete_topic(self, name: str, *, purge: bool = False) -> FolderContents | None:
@@ -250,7 +267,7 @@ class Log:
         """A topic, which must exist."""
         topic = self.open_topic(name)
         topic.state()
-        return Topic(topic)
+        return Topic(topic, self.check_open)
 
     def open_topic(self, name: str) -> OpenTopic:
         """The one open topic of a name, which need not exist."""
@@ -448,18 +465,16 @@ class Log:
         self.root.begin()
 
     def close(self) -> None:
-        """Write what is waiting, and free what is held. Raises the first failure that was not
-        raised before. What a producer with a ``sequence`` has not flushed is not written, since
-        only its program knows whether it is complete: that is an error."""
+        """Write what is waiting, let consumers leave their groups, and free what is held. Raises
+        the first failure that was not raised before. Consumers commit as by their own ``close``;
+        of one that another thread is using nothing is committed. What a producer with a
+        ``sequence`` has not flushed is not written, since only its program knows whether it is
+        complete: that is an error."""
         self._close(None)
 
     def _close(self, block_error: BaseException | None) -> None:
         if forks.is_foreign(self._made_in):
             return
-        with self._lock:
-            if self._closed:
-                return
-            self._closed = True
         errors: list[Exception] = []
 
         def attempt(call: Callable[[], object]) -> None:
@@ -468,8 +483,17 @@ class Log:
             except Exception as error:  # noqa: BLE001 - the rest is closed first
                 errors.append(error)
 
+        if not self._closed:
+            for consumer in list(self._consumers):
+                if not consumer._users:  # Else a thread is in a call of it.
+                    attempt(partial(_end, consumer, commit=block_error is None))
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
         if self._heartbeats is not None:
             attempt(self._heartbeats.close)
+            self._heartbeats.leave_all()
         unflushed = self._topics.abandon_unflushed()
         for write_the_rest in self._topics.closers():
             attempt(write_the_rest)

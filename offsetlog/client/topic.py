@@ -104,13 +104,20 @@ class TopicInfo(NamedTuple):
 class Topic:
     """One topic of a log."""
 
-    def __init__(self, topic: OpenTopic) -> None:
-        self._topic = topic
+    def __init__(self, topic: OpenTopic, check_open: Callable[[], None]) -> None:
+        self._opened = topic
+        self._check_open = check_open
+
+    @property
+    def _topic(self) -> OpenTopic:
+        """For each use of it: the log may be closed."""
+        self._check_open()
+        return self._opened
 
     @property
     def name(self) -> str:
         """The name of the topic."""
-        return self._topic.name
+        return self._opened.name
 
     @property
     def partitions(self) -> int:

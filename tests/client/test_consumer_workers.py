@@ -231,12 +231,15 @@ class Crowd:
         self.session_ms = session_ms
         self.logs = [Log(open_store(log.url), env) for _ in range(count)]
         self.members = []
+        self.consumers = []
+        """Held: one that is collected leaves."""
         for n, each in enumerate(self.logs):
             each.offsets_table.port = self.counted(each.offsets_table.port)
             consumer = each.consumer(
                 "billing", ["orders"], session_timeout_ms=session_ms, client_id=f"w{n:02}"
             )
             self.members.append(consumer.member)
+            self.consumers.append(consumer)
 
     def counted(self, port):
         look, listing = port.look_at_beat, port.list_beats

@@ -36,6 +36,7 @@ class HandHeartbeats(Heartbeats):
     """Hearts that beat when their owner says so."""
 
     def add(self, heart: Heartbeat) -> None:
+        heart.owner = object  # When Python collects a consumer is in no seed.
         self._hearts[heart.member] = heart
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import socket
 import warnings
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
@@ -121,6 +122,7 @@ class GroupMember:
         self._settings = settings
         self._cursor = cursor
         self._consumer = consumer
+        self._owner = weakref.ref(consumer)
         self._look_seconds = (
             LOCAL_LOOK_SECONDS if self._table.port.is_local else REMOTE_LOOK_SECONDS
         )
@@ -215,6 +217,7 @@ class GroupMember:
                 client,
                 self._settings.timing,
                 self._env.monotonic(),
+                self._owner,
             )
             self._host.heartbeats.add(self._heartbeat)
             logger.debug("%s joined %s in generation %d", member, self.group, group.generation)

@@ -13,6 +13,8 @@ Invariants:
    listing may be stale or coarse, so it never expels: a peer that seems silent for half of its
    session timeout is read itself from then on.
 4. What fails here is tried again at the next turn; it never reaches the consumer's thread.
+5. A member whose consumer is gone, since Python collected it, leaves its group at the next turn.
+   It is found by a weak reference: nothing runs while something is collected.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from functools import partial
 from typing import NamedTuple
 
 from offsetlog.core.group.heartbeat import UNWATCHED, HeartbeatReading, PeerWatch, observe
-from offsetlog.core.group.requests import ExpelRequest
+from offsetlog.core.group.requests import ExpelRequest, LeaveRequest
 from offsetlog.core.group.state import GroupState, Member
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.errors import OffsetLogError, StorageError
@@ -53,8 +55,17 @@ class Heartbeat:
     """One membership: when it beats, and what it knows of its peers."""
 
     def __init__(
-        self, group: str, member: str, joined: int, client: str, timing: HeartbeatTiming, now: float
+        self,
+        group: str,
+        member: str,
+        joined: int,
+        client: str,
+        timing: HeartbeatTiming,
+        now: float,
+        owner: Callable[[], object | None] = object,
     ) -> None:
+        """``owner`` gives who polls; None once it is gone."""
+        self.owner = owner
         self.group, self.member, self.joined, self.client = group, member, joined, client
         self.timing = timing
         self.polled_at = now
@@ -120,6 +131,13 @@ class Heartbeats:
         with self._changed:
             self._changed.wait_for(lambda: not self._running, timeout=CLOSE_SECONDS)
 
+    def leave_all(self) -> None:
+        """Let all members that are left leave their groups, as the log is closed."""
+        try:
+            self._leave(self._all())
+        except Exception as error:  # noqa: BLE001 - they are expelled after their session timeouts
+            logger.warning("The members of a closed log did not leave: %s", str(error))
+
     # --- the threads -----------------------------------------------------------------------
 
     def _run(self, name: str, work: Callable[[], float]) -> None:
@@ -150,6 +168,9 @@ class Heartbeats:
 
     def watch_due(self) -> float:
         """Look at the peers, where it is time; when the next time is."""
+        gone = [heart for heart in self._all() if heart.owner() is None]
+        if gone:
+            self._leave(gone)
         for heart in (hearts := self._all()):
             if self._env.monotonic() >= heart.next_watch:
                 self._watch(heart)
@@ -160,7 +181,8 @@ class Heartbeats:
         if now < heart.next_beat:
             return
         heart.next_beat = now + heart.timing.heartbeat_ms / 1000
-        if heart.overdue(now) or heart.member not in self._hearts:
+        is_alive = heart.owner() is not None and not heart.overdue(now)
+        if not is_alive or heart.member not in self._hearts:
             return
         heart.count += 1
         try:
@@ -168,6 +190,16 @@ class Heartbeats:
         except OffsetLogError as error:
             logger.info("The heartbeat of %s was not written: %s", heart.member, str(error))
             heart.next_beat = now + heart.timing.heartbeat_ms / 4000
+
+    def _leave(self, hearts: list[Heartbeat]) -> None:
+        """One append for all; nothing is committed."""
+        if hearts:
+            self._table.ask(
+                *(LeaveRequest(heart.group, heart.member, heart.joined, 0) for heart in hearts)
+            )
+        for heart in hearts:
+            logger.info("%s left %s: nobody polls for it any more", heart.member, heart.group)
+            self.remove(heart.member)
 
     def _watch(self, heart: Heartbeat) -> None:
         every = min(self._watch_every, heart.timing.session_ms / 8000)

@@ -283,14 +283,15 @@ def reset(world: World, topic: Topic, opened: Opened) -> None:
 
 
 def join(world: World, topic: Topic, opened: Opened) -> None:
-    """A group that has members and has not committed yet."""
+    """A group that has members and has not committed yet: of a program that nobody ends."""
     name = f"joined-{len(world.joined)}"
     policy = world.rng.choice(("earliest", "earliest", "latest"))
-    consumer = opened.log.consumer(
+    own = world.open()
+    consumer = own.log.consumer(
         group=name, topics=[topic.name], auto_offset_reset=policy, enable_auto_commit=False
     )
     consumer.poll(0, max_records=2)
-    world.keep.append(consumer)
+    world.keep += [consumer, own]
     world.joined[name] = topic.name, policy
     topic.traits.add("joined without a commit")
 
