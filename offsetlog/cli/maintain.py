@@ -8,7 +8,7 @@ import click
 
 from offsetlog.cli.base import Command
 from offsetlog.cli.output import print_json_line, print_result, progress
-from offsetlog.cli.params import TOPIC, Duration
+from offsetlog.cli.params import TOPIC, Duration, Size
 from offsetlog.cli.rounds import every_option, repeat
 from offsetlog.cli.session import CliSession, pass_session
 
@@ -32,13 +32,22 @@ DAY = "24h"
     help="Keep unused files for this long, for slow writers and running readers.",
 )  # fmt: skip
 @click.option(
+    "--memory", type=Size(1024 * 1024), default="1GB", show_default=True, metavar="SIZE",
+    help="What the records that are rewritten may take, beside the program itself.",
+)  # fmt: skip
+@click.option(
     "--offsets-retention", type=Duration(), default="7d", show_default=True, metavar="DURATION",
     help="Drop offsets of groups with no member and no commit for this long.",
 )  # fmt: skip
 @every_option("Do it again and again, this long after each beginning, until Ctrl-C.")
 @pass_session
 def command(
-    session: CliSession, topic: str | None, grace: int, offsets_retention: int, every: int | None
+    session: CliSession,
+    topic: str | None,
+    grace: int,
+    memory: int,
+    offsets_retention: int,
+    every: int | None,
 ) -> None:
     """Maintain a topic, or all: apply retention, merge small files, delete unused ones.
 
@@ -55,6 +64,7 @@ def command(
                     topic,
                     offsets_retention_minutes=-(-offsets_retention // 60_000),
                     grace_ms=grace,
+                    memory_bytes=memory,
                     progress=show,
                     take_turns=every is not None,
                 )

@@ -26,6 +26,7 @@ else:
     ParamType = click.ParamType
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,15})\s*([kmgt]?)i?b?", re.ASCII)
 _SPAN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|w)?", re.ASCII)
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "\\": "\\"}
 
@@ -131,6 +132,24 @@ class Duration(_Param):
                 f"{text!r} is not a duration, such as 24h, 30m, 90s, 7d, PT10M, or milliseconds."
             )
         return milliseconds
+
+
+class Size(_Param):
+    """Bytes, from 512MB, 64m, 1g or a bare number of bytes."""
+
+    name = "SIZE"
+
+    def __init__(self, low: int) -> None:
+        self._low = low
+
+    def parse(self, text: str) -> int:
+        size = _SIZE.fullmatch(text.strip().lower())
+        number = 0 if size is None else int(size[1]) << 10 * " kmgt".index(size[2] or " ")
+        if not self._low <= number <= MAX_OFFSET:
+            raise ValueError(
+                f"{text!r} is not a size of at least {self._low} bytes, such as 512MB or 1g."
+            )
+        return number
 
 
 class Whole(_Param):

@@ -41,7 +41,7 @@ from offsetlog.client.notebook_html import GroupList, GroupSummary
 from offsetlog.client.overview import Overview, overview_of
 from offsetlog.client.page_picture import PagePicture
 from offsetlog.client.producer import Producer
-from offsetlog.client.rules import MILLISECONDS, MINUTES
+from offsetlog.client.rules import MEMORY, MILLISECONDS, MINUTES
 from offsetlog.client.topic import Topic, TopicInfo, TopicList, describe
 from offsetlog.core.group.state import status
 from offsetlog.core.topic.state import TopicState
@@ -189,7 +189,7 @@ class Log:
         what was removed, and what was kept because it is not the topic's."""
         topic = self._topic_of_a_log(name)
         if not purge:
-            lifecycle.delete(topic)
+            with_space(topic, lambda: lifecycle.delete(topic))
             return None
         removed = purge_topic(topic)
         self._topics.release(topic.chain.folder)
@@ -346,6 +346,7 @@ class Log:
         topic=TOPIC,
         offsets_retention_minutes=MINUTES,
         grace_ms=MILLISECONDS,
+        memory_bytes=MEMORY,
         progress=CALLBACK,
         share_out=CALLBACK,
         take_turns=FLAG,
@@ -356,6 +357,7 @@ class Log:
         *,
         offsets_retention_minutes: int = DEFAULT_RETENTION_MINUTES,
         grace_ms: int = GRACE_MS,
+        memory_bytes: int = MEMORY_BYTES,
         progress: Progress | None = None,
         share_out: ShareOut | None = None,
         take_turns: bool = False,
@@ -363,6 +365,8 @@ class Log:
         """Snapshots, consolidation, retention and collection, of one topic or of all. With all
         of them the offsets table is maintained too, and is the last of the list. If something
         can't be maintained, the rest still is, and the first failure is raised at the end.
+        ``memory_bytes`` bounds what the records take that are rewritten, however many wait, beside
+        what the process takes anyway.
         ``share_out`` has the rewriting done elsewhere: ``offsetlog.spark.maintain``.
         With ``take_turns``, for who calls this again and again, topics are left out that another
         maintainer looked after since the last call."""
@@ -374,6 +378,7 @@ class Log:
                 topic,
                 self._pool,
                 grace_ms=grace_ms,
+                memory_bytes=memory_bytes,
                 progress=progress,
                 share_out=share_out,
                 turns=turns,
@@ -385,6 +390,7 @@ class Log:
             self._pool,
             offsets_retention_minutes=offsets_retention_minutes,
             grace_ms=grace_ms,
+            memory_bytes=memory_bytes,
             progress=progress,
             share_out=share_out,
             turns=turns,

@@ -32,6 +32,7 @@ from offsetlog.engine.topic import lifecycle
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.purge import Removal, plan_trim
 from offsetlog.engine.upkeep.erasure import Erased, Progress, erase
+from offsetlog.engine.upkeep.rounds import with_space
 from offsetlog.text import as_html
 from offsetlog.values import CONFIG_KEYS, parse_config
 
@@ -163,7 +164,8 @@ class Topic:
     def delete_records(self, before: Mapping[int, int]) -> dict[int, int]:
         """Delete the records before an offset (-1: all) of each partition. Returns the new log
         starts. No read that begins five seconds later, in whatever process, has one of them."""
-        return lifecycle.trim(self._topic, before)
+        topic = self._topic
+        return with_space(topic, lambda: lifecycle.trim(topic, before))
 
     @checked(before=mapping(PARTITION, OFFSET))
     def removal(self, before: Mapping[int, int] | None = None) -> Removal:
@@ -184,7 +186,8 @@ class Topic:
         that held them once the grace period is over. Offsets stay. Costs a look at every key of
         the topic. Later records of a key are new ones. ``agree`` is called with what was found,
         before anything is removed; nothing is if it raises."""
-        return erase(self._topic, keys, progress, agree)
+        topic = self._topic
+        return with_space(topic, lambda: erase(topic, keys, progress, agree))
 
     @checked(app_ids=short_text())
     def forget_app_ids(self, *app_ids: str) -> None:

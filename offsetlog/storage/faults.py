@@ -33,6 +33,10 @@ class Fault(NamedTuple):
     is_silence: bool = False
 
 
+class NoSpaceError(StorageError):
+    """Nothing was written, since the disk is full or a quota is used up."""
+
+
 class NoAnswer(Exception):
     """A refusal that says nothing: an earlier try of the same request may have landed."""
 
@@ -45,9 +49,12 @@ class SilenceError(StorageError):
     """A server did not answer for as long as a call is given."""
 
 
+_NO_SPACE = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
 _OF_ERRNO = {
-    errno.ENOSPC: ("the disk is full", "Free some space, then try again.", True),
-    errno.EDQUOT: ("the disk quota is used up", "Free some space, then try again.", True),
+    **{
+        number: (text, "Free some space, then try again.", True)
+        for number, text in _NO_SPACE.items()
+    },
     errno.EROFS: ("it is a read-only filesystem", "Mount it for writing.", False),
     errno.EACCES: ("permission denied", "Check who owns the folder and its mode.", False),
     errno.EPERM: ("the operation is not permitted", "Check the rights on the folder.", False),
@@ -99,7 +106,8 @@ def storage_error(
 ) -> OffsetLogError:
     """The error of ours for a fault: what could not be done to what, and why."""
     what = f"{name!r} under {url}" if name else url
-    return (SilenceError if fault.is_silence else StorageError)(
+    kind = NoSpaceError if fault.text in _NO_SPACE.values() else StorageError
+    return (SilenceError if fault.is_silence else kind)(
         f"Could not {doing} {what}: {redact(fault.text)}.",
         fault.hint,
         retryable=fault.retryable,

@@ -103,6 +103,7 @@ GENERATORS = (
     Generator("other tools", "tests.generators.other_tools", 3),
     Generator("copies", "tests.generators.copies", 2),
     Generator("deletions", "tests.generators.deletions", 10, 600),
+    Generator("maintainers", "tests.generators.maintainers", 8, 300),
     Generator("roots", "tests.generators.roots", 5, 150),
     Generator("answers", "tests.generators.answers", 8, 200),
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 from offsetlog.errors import StorageError
 from offsetlog.format.names import parse_entry
-from offsetlog.storage.faults import SilenceError
+from offsetlog.storage.faults import NoSpaceError, SilenceError
 from offsetlog.storage.fsspec import CALL_SECONDS
 from offsetlog.storage.store import Committed, Conflict, FileInfo, Offer, PutResult, Store, Unknown
 from tests.simulation.world import Process, World
@@ -113,7 +113,7 @@ class SimStore(Store):
         world, process = self._world, self._process
         if (world.is_full and data is not None) or process.chance(process.faults.refused):
             world.fault(process, "refused", f"{doing} {name}")
-            raise StorageError(f"Could not {doing} {name}: the disk is full.")
+            raise NoSpaceError(f"Could not {doing} {name}: the disk is full.")
 
     def put(self, name: str, data: bytes, durable: bool = True) -> None:
         self._write("write", name, partial(self._world.write, name, data), data)

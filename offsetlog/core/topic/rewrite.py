@@ -7,7 +7,8 @@ Rules of this module:
 2. A byte is rewritten about log(target / smallest) times at most: a run is taken when it
    reaches the target, or when it is many files of which none dominates.
 3. What is large already is left alone.
-4. A topic that is a table has all its records in rewritten segments, each of which is rewritten
+4. What a run weighs in memory is bounded, however small the records are, or the files.
+5. A topic that is a table has all its records in rewritten segments, each of which is rewritten
    with others that the table has too, or with others that it does not have.
 """
 
@@ -20,6 +21,9 @@ from offsetlog.core.topic.extents import Extent
 from offsetlog.core.topic.index import INLINE, WRITTEN, Leaf
 
 MIN_FILES = 8
+RECORD_WEIGHT, FILE_WEIGHT = 64, 1024
+"""What each of them takes in memory beside its bytes, at the most. Measured."""
+NO_WEIGHT_LIMIT = 2**63
 
 
 class RewritePlan(NamedTuple):
@@ -41,27 +45,37 @@ class RewritePlan(NamedTuple):
         return tuple(zip(edges, edges[1:], strict=False))
 
 
+def weight_of(extent: Extent) -> int:
+    """What an extent takes in memory once its records are read."""
+    return extent.bytes + RECORD_WEIGHT * extent.records + FILE_WEIGHT
+
+
 def plan_rewrites(
-    extents: Iterable[Extent], log_start: int, target_bytes: int, min_files: int = MIN_FILES
+    extents: Iterable[Extent],
+    log_start: int,
+    target_bytes: int,
+    min_files: int = MIN_FILES,
+    most_weight: int = NO_WEIGHT_LIMIT,
 ) -> Iterator[RewritePlan]:
     """The runs of one partition's extents that are worth rewriting. They are given in order;
     large ones may be left out."""
     group: list[Extent] = []
-    size = 0
+    size = weight = 0
     for extent in extents:
+        more = weight_of(extent)
         large = extent.bytes >= target_bytes // 2 and not extent.inline
         split = bool(group) and (group[-1].ts_type, group[-1].end) != (extent.ts_type, extent.base)
         # A run must be live as a whole: one that the log start cuts waits until it is gone.
-        if large or split or extent.base < log_start:
+        if large or split or extent.base < log_start or weight + more > most_weight:
             yield from _worth(group, size, target_bytes, min_files)
-            group, size = [], 0
+            group, size, weight = [], 0, 0
         if large or extent.base < log_start:
             continue
         group.append(extent)
-        size += extent.bytes
+        size, weight = size + extent.bytes, weight + more
         if size >= target_bytes:
             yield from _worth(group, size, target_bytes, min_files)
-            group, size = [], 0
+            group, size, weight = [], 0, 0
     yield from _worth(group, size, target_bytes, min_files)
 
 
@@ -77,33 +91,38 @@ def plan_table_rewrites(
     table_end: int,
     target_bytes: int,
     min_files: int = MIN_FILES,
+    most_weight: int = NO_WEIGHT_LIMIT,
 ) -> Iterator[RewritePlan]:
     """The same for a topic whose table has everything below ``table_end``: what lies above it, and
     is not fit for the table yet, is rewritten whatever its size."""
     border = max(log_start, table_end)
     below = [e for e in extents if log_start <= e.base and e.end <= border]
-    yield from plan_rewrites(below, log_start, target_bytes, min_files)
+    yield from plan_rewrites(below, log_start, target_bytes, min_files, most_weight)
     is_cut = table_end <= log_start  # Else the table has a part of what its end lies in.
     above = [e for e in extents if e.end > border and (e.base >= border or is_cut)]
     taken: set[int] = set()
-    for plan in plan_rewrites(above, border, target_bytes, min_files):
+    for plan in plan_rewrites(above, border, target_bytes, min_files, most_weight):
         taken |= {extent.base for extent in plan.extents}
         yield plan
     unfit = [e for e in above if not e.rewritten or e.base < border]
-    yield from plan_all([e for e in unfit if e.base not in taken], border, target_bytes)
+    rest = [e for e in unfit if e.base not in taken]
+    yield from plan_all(rest, border, target_bytes, most_weight)
 
 
-def plan_all(extents: Iterable[Extent], start: int, target_bytes: int) -> Iterator[RewritePlan]:
+def plan_all(
+    extents: Iterable[Extent], start: int, target_bytes: int, most_weight: int = NO_WEIGHT_LIMIT
+) -> Iterator[RewritePlan]:
     """Runs of all of one partition's extents, from ``start`` on, whether or not that pays."""
     group: list[Extent] = []
-    size = 0
+    size = weight = 0
     for extent in extents:
         follows = group and (group[-1].ts_type, group[-1].end) == (extent.ts_type, extent.base)
-        if group and (not follows or size >= target_bytes):
+        is_full = size >= target_bytes or weight + weight_of(extent) > most_weight
+        if group and (not follows or is_full):
             yield _from(start, group)
-            group, size = [], 0
+            group, size, weight = [], 0, 0
         group.append(extent)
-        size += extent.bytes
+        size, weight = size + extent.bytes, weight + weight_of(extent)
     if group:
         yield _from(start, group)
 

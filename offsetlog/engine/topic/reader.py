@@ -59,6 +59,8 @@ LOCAL_BYTES = 1024 * 1024
 handing them to another thread."""
 PLANNED_LEAVES = 8
 """Leaves that are held at once while a range is planned."""
+TABLES_JOINED = 256
+"""Rows of so many entries become one table: a small one takes some 10 KiB, whatever it holds."""
 _ENTRY = attrgetter("entry")
 INLINE_ROWS = pa.schema([*ROWS, OFFSET, PARTITION])
 NOTHING: Mapping[int, bytes] = {}
@@ -437,14 +439,18 @@ class Reader:
         once. Those of an entry that is not as it was planned are left out."""
         by_entry = groupby(sorted(extents, key=_ENTRY), key=_ENTRY)
         wanted = {number: list(group) for number, group in by_entry}
-        numbers, tables = list(wanted), []
+        numbers, joined = list(wanted), []
+        tables: list[pa.Table] = []
         for low in range(0, len(numbers), self._limits.window):
+            if len(tables) >= TABLES_JOINED:
+                joined.append(pa.concat_tables(tables).combine_chunks())
+                tables = []
             window = numbers[low : low + self._limits.window]
             self.chain.read_entries(window)
             for number in window:
                 with suppress(_OldPlan):
                     tables.append(_rows_of(self._open_entry(wanted[number][0]), wanted[number]))
-        return InlineRows(tables)
+        return InlineRows([*joined, *tables])
 
     # --- lookup by time --------------------------------------------------------------------
 

@@ -10,13 +10,18 @@ Invariants:
 4. A snapshot is deleted when it is seen to be one: an entry's name has the same form.
 5. The grace period is measured by the storage's own clock. It is a courtesy to slow writers
    and running readers, not a condition of safety.
+6. What a round has done is noted as the last thing: one that failed leaves no sign of having been
+   there, so another maintainer does its work.
+7. Records are rewritten some at a time, and so many files are planned for at once: memory is
+   bounded by ``memory_bytes``, whatever waits.
+8. On a full disk what the chain let go already is deleted before anything is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from contextlib import suppress
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -38,9 +43,10 @@ from offsetlog.core.topic.entry import (
     Trim,
 )
 from offsetlog.core.topic.extents import Extent
-from offsetlog.core.topic.index import inline_of, segments_of
+from offsetlog.core.topic.index import Leaf, inline_of, segments_of
 from offsetlog.core.topic.plan import PlannedPiece, estimate_records
 from offsetlog.core.topic.rewrite import (
+    FILE_WEIGHT,
     RewritePlan,
     maybe_shared,
     plan_all,
@@ -49,9 +55,11 @@ from offsetlog.core.topic.rewrite import (
     plan_table_rewrites,
     small_ones,
     unfit_ones,
+    weight_of,
 )
 from offsetlog.core.topic.state import TopicState
 from offsetlog.core.topic.table import Blocked
+from offsetlog.engine.topic.chain import Chain
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.reader import ALL_COLUMNS, InlineRows
 from offsetlog.engine.upkeep.compaction import KeyCompaction
@@ -65,6 +73,7 @@ from offsetlog.format import names, notes, segments
 from offsetlog.format import record_schema as rows
 from offsetlog.format.topic_table import Head
 from offsetlog.logs import get_logger
+from offsetlog.storage.faults import NoSpaceError
 from offsetlog.storage.store import FileInfo
 from offsetlog.values import NO_LIMIT, settings_of
 
@@ -72,6 +81,10 @@ GRACE_MS = 24 * 3_600_000
 STUBS_AT_ONCE = 256
 REWRITE_BYTES = 128 * 1024 * 1024
 """Of records that are read for rewriting at once; a longer run is read by itself."""
+MEMORY_BYTES = 1024**3
+"""What a round may take for the records that it rewrites, beside what the process takes anyway."""
+COPIES = 4
+"""Of records that are rewritten, in memory: as they were read, joined, sorted, and encoded."""
 MAX_SORTED_BYTES = 1024**3
 """Of rows in entries that are sorted at once: Arrow can't take 2 GiB of a column together."""
 MOST_NOTE_BYTES = 4096
@@ -118,6 +131,8 @@ class StubsNote(NamedTuple):
     """The sum of the log starts when the round looked."""
     must_to: int = 0
     """Entries below it may hold rows that were deleted by name."""
+    ended_ms: int = 0
+    """When the last round began that came to its end, by the storage's clock."""
     listed_ms: int = 0
     """When unused files were last looked for, by the storage's clock."""
     waits: bool = True
@@ -137,6 +152,7 @@ STUBS_NOTE = record(
     left_from=default(integer(-1), -1),
     starts=default(integer(), 0),
     must_to=default(integer(), 0),
+    ended_ms=default(integer(), 0),
     listed_ms=default(integer(), 0),
     waits=default(boolean, True),
     idle_to=default(integer(), 0),
@@ -144,6 +160,15 @@ STUBS_NOTE = record(
     cuts=default(list_of(_SINCE), ()),
     met=default(list_of(_SINCE), ()),
 )
+
+
+def read_note(chain: Chain) -> StubsNote:
+    """What earlier rounds noted. A lost note costs time only."""
+    data = chain.store.get(names.stubs_name(chain.folder), 0, MOST_NOTE_BYTES + 1)
+    try:
+        return notes.decode(STUBS_NOTE, data or b"", "note", MOST_NOTE_BYTES, needs_sum=True)
+    except OffsetLogError:
+        return StubsNote()
 
 
 class Maintained(NamedTuple):
@@ -199,6 +224,7 @@ class Maintenance:
         pool: ThreadPoolExecutor | None = None,
         *,
         grace_ms: int = GRACE_MS,
+        memory_bytes: int = MEMORY_BYTES,
         progress: Progress | None = None,
         share_out: ShareOut | None = None,
     ) -> None:
@@ -210,12 +236,29 @@ class Maintenance:
         self._folder = topic.chain.folder
         self._pool = pool
         self._grace = grace_ms
+        self._most_weight = memory_bytes // COPIES
+        """Of a run that is rewritten, at the most."""
         self._progress = progress or (lambda what, done, of: None)
         self._has_no_time = False
         """Whether the newest entry has a time in the future: then nobody knows how old others are,
         until another one comes."""
 
     def run(self) -> Maintained:
+        """A round; on a full disk another one, if something could be deleted."""
+        try:
+            return self._run()
+        except NoSpaceError as error:
+            freed = self.free_space()
+            if not freed.files:
+                raise
+            logger.info("%s: deleted %d files: %s", self._topic.name, freed.files, str(error))
+        done = self._run()
+        return done._replace(
+            deleted_files=done.deleted_files + freed.files,
+            deleted_bytes=done.deleted_bytes + freed.bytes,
+        )
+
+    def _run(self) -> Maintained:
         self._topic.refresh()
         self._chain.check_place()
         now = self._storage_now()
@@ -229,7 +272,7 @@ class Maintenance:
         seen = [_Since(partition, *one) for partition, one in compacted.met.items()]
         note = note._replace(met=tuple(sorted(seen, key=_since)[:MOST_MET]))
         if lists:
-            note, divided, parts = self._part_from_deleted(now, note._replace(listed_ms=now))
+            note, divided, parts = self._part_from_deleted(now, note)
             rewritten, fresh = rewritten + divided, fresh + parts
         self._expire_senders()
         note = self._collect(now, note, waits=lists and note.waits)
@@ -239,11 +282,14 @@ class Maintenance:
         if lists:
             kept = self._kept(head, now)
             deleted = self._delete(now, kept)
-            self._store_note(note._replace(waits=deleted.waits), note)
         self._topic.stored.tidy()
         if lists:
             self._drop_stored(now, kept)
             self._sweep(now)
+        ended = note._replace(ended_ms=now)
+        if lists:
+            ended = ended._replace(waits=deleted.waits, listed_ms=now)
+        self._store_note(ended, note)
         state = self._chain.state
         maintained = Maintained(
             topic=state.topic,
@@ -270,10 +316,27 @@ class Maintenance:
         self._topic.refresh()
         now = self._storage_now()
         kept = self._kept(self._publish(now, may_rewrite=False), now)
-        self._stub(now, note, note._replace(listed_ms=now))
+        _, note = self._stub(now, note, note)
         self._delete(now, kept)
         self._drop_stored(now, kept)
         self._sweep(now)
+        self._store_note(note._replace(listed_ms=now), note)
+
+    def free_space(self) -> _Deleted:
+        """Delete what the chain let go already, which needs no space; and then, as far as there is
+        some, what it may let go now. What the storage's clock said to the last round will do."""
+        self._topic.refresh()
+        info = self._store.info(names.clock_name(self._folder))
+        now = 0 if info is None else info.modified_ms
+        freed = self._delete(now, self._kept(self._head(), now), may_write=False)
+        self._sweep(now)
+        with suppress(NoSpaceError):
+            now = self._storage_now()
+            self._retain(now)
+            self._collect(now, self._note(), waits=True)
+            more = self._delete(now, self._kept(self._head(), now), may_write=False)
+            freed = _Deleted(freed.files + more.files, freed.bytes + more.bytes, more.waits)
+        return freed
 
     def _storage_now(self) -> int:
         """The storage's own clock: the time that it gives to a file written now."""
@@ -309,25 +372,47 @@ class Maintenance:
     # --- consolidation ---------------------------------------------------------------------
 
     def _consolidate(self) -> tuple[int, int]:
-        """Rewrite runs of small files as large ones; (files replaced, segments written)."""
+        """Rewrite runs of small files as large ones, so many at a time; (files replaced, segments
+        written)."""
+        replaced = written = 0
+        most = max(1, self._most_weight // FILE_WEIGHT)
+        while True:
+            more, fresh, is_all = self._consolidate_some(most)
+            replaced, written = replaced + more, written + fresh
+            if is_all:
+                return replaced, written
+            if not more:
+                most *= 2  # None of these is worth it, or others rewrite them.
+
+    def _consolidate_some(self, most: int) -> tuple[int, int, bool]:
+        """The same for ``most`` files of the index, and whether these were all of them."""
         state = self._chain.state
         target = settings_of(state.config).segment_bytes
         has_table = self._topic.table.is_wanted
-        choose = partial(unfit_ones if has_table else small_ones, target_bytes=target)
+        kind = unfit_ones if has_table else small_ones
+        left = most
+
+        def choose(leaf: Leaf, span: range) -> list[int]:
+            nonlocal left
+            chosen = kind(leaf, span, target) if left > 0 else []
+            left -= len(chosen)
+            return chosen
+
         small: dict[int, list[Extent]] = {}
         for extent in self._topic.reader.live(state, choose):
             small.setdefault(extent.partition, []).append(extent)
         head = self._topic.table.head() if has_table else None
         ends = head.point.ends if head is not None else ()
+        limits = target, self._limits.min_files, self._most_weight
         plans: list[RewritePlan] = []
         for partition in sorted(small):
             extents, start = sorted(small[partition], key=_base), state.start(partition)
             if has_table:
                 end = ends[partition] if partition < len(ends) else 0
-                plans += plan_table_rewrites(extents, start, end, target, self._limits.min_files)
+                plans += plan_table_rewrites(extents, start, end, *limits)
             else:
-                plans += plan_rewrites(extents, start, target, self._limits.min_files)
-        return self._rewrite_all(state, plans)
+                plans += plan_rewrites(extents, start, *limits)
+        return *self._rewrite_all(state, plans), left > 0
 
     def _rewrite_all(self, state: TopicState, plans: list[RewritePlan]) -> tuple[int, int]:
         """(files replaced, segments written)."""
@@ -379,10 +464,10 @@ class Maintenance:
     def _groups(self, plans: list[RewritePlan]) -> Iterator[list[RewritePlan]]:
         """As many runs as are held in memory at once."""
         group: list[RewritePlan] = []
-        size = 0
+        size, most = 0, min(REWRITE_BYTES, self._most_weight)
         for plan in plans:
-            weight = sum(e.bytes + entry_format.RECORD_WEIGHT * e.records for e in plan.extents)
-            if group and size + weight > REWRITE_BYTES:
+            weight = sum(map(weight_of, plan.extents))
+            if group and size + weight > most:
                 yield group
                 group, size = [], 0
             group.append(plan)
@@ -475,7 +560,7 @@ class Maintenance:
         target = settings_of(state.config).segment_bytes
         extents = sorted([*mixed, *cut], key=attrgetter("partition", "base"))
         for partition, group in groupby(extents, attrgetter("partition")):
-            plans += plan_all(group, state.start(partition), target)
+            plans += plan_all(group, state.start(partition), target, self._most_weight)
         replaced, written = self._rewrite_all(state, plans)
         if replaced == len(extents):
             note = note._replace(gone=gone, cuts=tuple(sorted(cuts, key=_since)[:MOST_CUTS]))
@@ -498,6 +583,11 @@ class Maintenance:
         return [extent for extent in extents if extent.entry in mixed]
 
     # --- the table -------------------------------------------------------------------------
+
+    def _head(self) -> Head | None:
+        """The table's newest version; None where the topic never had one."""
+        table = self._topic.table
+        return table.head() if table.may_exist and table.path is not None else None
 
     def _publish(self, now_ms: int, *, may_rewrite: bool = True) -> Head | None:
         """Bring the topic's table up to date; None where the topic never had one."""
@@ -601,8 +691,9 @@ class Maintenance:
                 high = middle
         return max(0, low - 1)
 
-    def _delete(self, now_ms: int, kept: _Kept | None) -> _Deleted:
-        """Delete segments born below the horizon that are not live."""
+    def _delete(self, now_ms: int, kept: _Kept | None, *, may_write: bool = True) -> _Deleted:
+        """Delete segments born below the horizon that are not live. ``may_write``: or see to it
+        that a table lets them go a grace period later."""
         state = self._chain.state
         in_table = None if kept is None else self._in_table(kept.state)
         waiting: list[str] = []
@@ -637,8 +728,11 @@ class Maintenance:
             self._store.delete(condemned)
             files += len(condemned)
             size += sum(segments_there[name][2] for name in condemned)
-        if kept is not None and waiting:
+        if kept is not None and waiting and may_write:
             self._advance_table(now_ms, kept, waiting)
+            if not self._grace:  # No reader of an older version is waited for.
+                more = self._delete(now_ms, self._kept(self._head(), now_ms), may_write=False)
+                return _Deleted(files + more.files, size + more.bytes, more.waits)
         return _Deleted(files, size, waits)
 
     def _advance_table(self, now_ms: int, kept: _Kept, waiting: list[str]) -> None:
@@ -736,12 +830,7 @@ class Maintenance:
         return 1
 
     def _note(self) -> StubsNote:
-        """What earlier rounds noted. A lost note costs time only."""
-        data = self._store.get(names.stubs_name(self._folder), 0, MOST_NOTE_BYTES + 1)
-        try:
-            return notes.decode(STUBS_NOTE, data or b"", "note", MOST_NOTE_BYTES, needs_sum=True)
-        except OffsetLogError:
-            return StubsNote()
+        return read_note(self._chain)
 
     def _store_note(self, note: StubsNote, before: StubsNote) -> StubsNote:
         if note != before:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from offsetlog.engine.group.offsets_table import OffsetsTable
 from offsetlog.engine.topic.open_topic import OpenTopic
 from offsetlog.engine.topic.open_topics import OpenTopics, as_topic_error
-from offsetlog.engine.upkeep.maintenance import Maintained, Maintenance, Progress, ShareOut
+from offsetlog.engine.upkeep.maintenance import (
+    MEMORY_BYTES,
+    Maintained,
+    Maintenance,
+    Progress,
+    ShareOut,
+    read_note,
+)
 from offsetlog.engine.upkeep.offsets_maintenance import OffsetsMaintained, maintain_offsets
 from offsetlog.engine.upkeep.turns import Turns
 from offsetlog.errors import OffsetLogError
-from offsetlog.format import names
 from offsetlog.logs import get_logger
+from offsetlog.storage.faults import NoSpaceError
 from offsetlog.storage.offsets.open import FOLDER as OFFSETS_FOLDER
 
 logger = get_logger(__name__)
+T = TypeVar("T")
 
 
 class RoundResult(NamedTuple):
@@ -31,6 +39,7 @@ def maintain_topic(
     pool: ThreadPoolExecutor | None,
     *,
     grace_ms: int,
+    memory_bytes: int = MEMORY_BYTES,
     progress: Progress | None,
     share_out: ShareOut | None = None,
     turns: Turns | None = None,
@@ -38,7 +47,12 @@ def maintain_topic(
     """None where it was another maintainer's turn."""
     topic = topics.ever_created(name)
     maintenance = Maintenance(
-        topic, pool, grace_ms=grace_ms, progress=progress, share_out=share_out
+        topic,
+        pool,
+        grace_ms=grace_ms,
+        memory_bytes=memory_bytes,
+        progress=progress,
+        share_out=share_out,
     )
     return _run(maintenance, topic, turns)
 
@@ -61,6 +75,7 @@ def maintain_all(
     *,
     offsets_retention_minutes: int,
     grace_ms: int,
+    memory_bytes: int = MEMORY_BYTES,
     progress: Progress | None,
     share_out: ShareOut | None = None,
     turns: Turns | None = None,
@@ -68,10 +83,17 @@ def maintain_all(
     """Every topic, and the offsets table as the last."""
     found = topics.find_all()
     result = RoundResult([], dict(found.broken))
-    for topic in found.topics:
+
+    def maintain(topic: OpenTopic) -> None:
+        result.failures.pop(topic.name, None)
         try:
             maintenance = Maintenance(
-                topic, pool, grace_ms=grace_ms, progress=progress, share_out=share_out
+                topic,
+                pool,
+                grace_ms=grace_ms,
+                memory_bytes=memory_bytes,
+                progress=progress,
+                share_out=share_out,
             )
             maintained = _run(maintenance, topic, turns)
             if maintained is not None:
@@ -79,6 +101,14 @@ def maintain_all(
         except Exception as error:  # noqa: BLE001 - it must not keep the others from it
             logger.info("upkeep of topic %s failed: %s", topic.name, str(error))
             result.failures[topic.name] = as_topic_error(topic.name, error)
+
+    for topic in found.topics:
+        maintain(topic)
+    for topic in found.topics:
+        # Those that came after it may have freed what it needed.
+        has_no_space = isinstance(result.failures.get(topic.name), NoSpaceError)
+        if has_no_space and any(one.deleted_files for one in result.maintained):
+            maintain(topic)
     try:
         offsets = maintain_offsets(offsets_table(), offsets_retention_minutes, grace_ms)
         if offsets is not None:
@@ -89,6 +119,17 @@ def maintain_all(
     return result
 
 
+def with_space(topic: OpenTopic, free: Callable[[], T]) -> T:
+    """A call that lets something of a topic go, which takes some space itself: on a full disk what
+    the topic let go already is deleted first."""
+    try:
+        return free()
+    except NoSpaceError:
+        if not Maintenance(topic).free_space().files:
+            raise
+    return free()
+
+
 def last_round_ms(topics: OpenTopics, offsets_table: OffsetsTable) -> int | None:
     """When a round over everything last came to the last of it, by the storage's clock: to the
     offsets table, or to the last topic, while that has not been looked after. It is one request
@@ -96,8 +137,7 @@ def last_round_ms(topics: OpenTopics, offsets_table: OffsetsTable) -> int | None
     came = offsets_table.port.touched_ms()
     last = topics.last_known()
     if came is None and last is not None:
-        info = last.chain.store.info(names.clock_name(last.chain.folder))
-        came = None if info is None else info.modified_ms
+        came = read_note(last.chain).ended_ms or None
     return came
 
 
