@@ -40,7 +40,8 @@ def main(url: str) -> None:
         topic = log.open_topic(TOPIC)
         state = topic.state()
         begin = time.process_time()
-        compacted = KeyCompaction(topic).run(int(time.time() * 1000))
+        now_ms = int(time.time() * 1000)
+        compacted = KeyCompaction(topic).run(now_ms, lambda: now_ms)
         seconds = time.process_time() - begin
     found = {
         "records_per_core_second": state.end(0) / seconds,

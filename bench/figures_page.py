@@ -46,7 +46,7 @@ GROUPS = {
         "requests",
     ),
     "Groups": ("groups",),
-    "As a log grows": ("growth", "sizes", "upkeep", "compaction"),
+    "As a log grows": ("growth", "sizes", "upkeep", "waiting", "compaction"),
     "Cost": ("cost_month",),
 }
 

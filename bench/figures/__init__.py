@@ -31,6 +31,7 @@ MODULES = (
     "growth",
     "sizes",
     "upkeep",
+    "waiting",
     "compaction",
     "stored_bytes",
     "spark_latency",
