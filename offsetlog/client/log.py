@@ -59,16 +59,18 @@ from offsetlog.engine.topic.purge import PurgePlan, plan_purge, purge_topic
 from offsetlog.engine.upkeep.findings import TopicReport
 from offsetlog.engine.upkeep.maintenance import (
     GRACE_MS,
+    MEMORY_BYTES,
     Maintained,
     Progress,
     ShareOut,
 )
 from offsetlog.engine.upkeep.offsets_maintenance import DEFAULT_RETENTION_MINUTES
-from offsetlog.engine.upkeep.rounds import last_round_ms, maintain_all, maintain_topic
+from offsetlog.engine.upkeep.rounds import last_round_ms, maintain_all, maintain_topic, with_space
 from offsetlog.engine.upkeep.turns import Turns
 from offsetlog.engine.upkeep.verify import verify_log, verify_topics
 from offsetlog.errors import InvalidRequestError, OffsetLogError, OffsetLogWarning
 from offsetlog.format import names
+from offsetlog.logs import get_logger
 from offsetlog.storage import forks
 from offsetlog.storage.offsets.open import open_offsets
 from offsetlog.storage.open import open_store
