@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from offsetlog.engine.append.record_checks import check_headers
     from offsetlog.engine.append.writer import Receipt, Sender
     from offsetlog.engine.group.commit_queue import CommitThread
+    from offsetlog.engine.group.heartbeats import Heartbeat, HeartbeatTiming, wait_until_silent
     from offsetlog.engine.group.lag import lag_of
     from offsetlog.engine.topic.chain import FolderTakenError
     from offsetlog.engine.topic.open_topic import OpenTopic
@@ -45,6 +46,8 @@ __all__ = [
     "FetchedBatch",
     "FolderTakenError",
     "GRACE_MS",
+    "Heartbeat",
+    "HeartbeatTiming",
     "Maintained",
     "Maintenance",
     "OpenTopic",
@@ -68,6 +71,7 @@ __all__ = [
     "safe_url",
     "share_of",
     "topic_folder",
+    "wait_until_silent",
 ]
 
 _HOMES = {
@@ -84,6 +88,7 @@ _HOMES = {
     "offsetlog.engine.append.record_checks": ("check_headers",),
     "offsetlog.engine.append.writer": ("Receipt", "Sender"),
     "offsetlog.engine.group.commit_queue": ("CommitThread",),
+    "offsetlog.engine.group.heartbeats": ("Heartbeat", "HeartbeatTiming", "wait_until_silent"),
     "offsetlog.engine.group.lag": ("lag_of",),
     "offsetlog.engine.topic.chain": ("FolderTakenError",),
     "offsetlog.engine.topic.open_topic": ("OpenTopic",),

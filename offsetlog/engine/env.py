@@ -53,6 +53,9 @@ class Limits(NamedTuple):
     snapshots_kept: int = 3
     commit_retry_seconds: float = 0.5
     """After this a query makes a commit again that failed."""
+    owner_session_ms: int = 45_000
+    """Another query takes the group of a query that has been silent for so long."""
+    owner_heartbeat_ms: int = 10_000
     publishing: publish.IndexLimits = publish.LIMITS
     landing: landing.LandingLimits = landing.LIMITS
 

@@ -332,7 +332,11 @@ class History:
         if self.group is None or self.progress.planned is not None:
             return
         self._open()
-        options = {"subscribePattern": "orders|more", "group__id": self.group}
+        options = {
+            "subscribePattern": "orders|more",
+            "group__id": self.group,
+            "group__takeover": "true",
+        }
         other = Engine(self.root, startingOffsets="latest", **options)
         other.batch()
         try:

@@ -27,6 +27,8 @@ TINY = Limits(
     senders_kept=2,
     snapshots_kept=1,
     commit_retry_seconds=0.0,
+    owner_session_ms=3_000,
+    owner_heartbeat_ms=1_000,
     publishing=IndexLimits(leaf_extents=8, full_leaf=5, sorted_at_once=2, few_partitions=1),
     landing=LandingLimits(look_after=3, max_unknown=3),
 )

@@ -32,12 +32,15 @@ def stream(actor: Actor) -> None:
     start = actor.scene.extra.setdefault(
         ("start", actor.process.role), actor.rng.choice(("earliest", "latest", "group"))
     )
-    options = {**OPTIONS, "startingoffsets": start, "group.id": GROUP}
+    # Some take the group from each other; others wait, and fail while its owner lives.
+    takeover = str(actor.process.role[-1] in "02").lower()
+    options = {**OPTIONS, "startingoffsets": start, "group.id": GROUP, "group.takeover": takeover}
     if actor.rng.random() < 0.5:
         options["maxoffsetspertrigger"] = "4"
     query = _Query(actor, checkpoint, QueryRun(HandLog(actor), source_options(options, True)))  # type: ignore[arg-type]
     for _ in actor.turns(30):
         actor.world.sleep(actor.process, actor.rng.choice((0.0, 0.1, 0.5)))
+        query.beat()
         told = actor.do("runs a trigger", query.trigger)
         if told == "fenced":
             actor.say("another query took the group")
@@ -68,6 +71,10 @@ class _Query:
         self._disk = checkpoint
         self._run = run
         self._again = len(checkpoint.ends) > checkpoint.ended
+
+    def beat(self) -> None:
+        """What a thread does beside a query."""
+        self._run.log.heartbeats.send_due()
 
     def trigger(self) -> str:
         try:
@@ -100,12 +107,12 @@ class _Query:
 
     def _note(self, start: dict[str, Any]) -> None:
         """What has been processed may be committed, by this run as well."""
-        ledger, member = ledger_of(self._actor), self._member()
+        ledger, member = ledger_of(self._actor), self._member(start)
         if member is not None:
             ledger.done(member, {int(p): at for p, at in start.get(TOPIC, {}).items()})
 
-    def _member(self) -> str | None:
-        self._run._open()
+    def _member(self, start: dict[str, Any]) -> str | None:
+        self._run._open(self._run._parse(start) if self._disk.ends else None)
         owner = self._run._owner
         return None if owner is None else str(owner.member)
 

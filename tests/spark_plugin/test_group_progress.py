@@ -146,14 +146,31 @@ def test_what_trigger_once_and_a_stop_leave_uncommitted_is_committed_at_the_next
     assert lags(log)["orders", 0] == 0
 
 
+def test_a_newcomer_fails_while_the_owner_lives(
+    spark: Any, log: Any, root: Path, tmp_path: Path
+) -> None:
+    fill(log, "orders", {0: 5})
+    with Live(spark, root, tmp_path / "a", **GROUP) as older:
+        older.drained()
+        with Live(spark, root, tmp_path / "b", **GROUP) as newer:
+            told = newer.error()
+        assert newer.rows == []
+        fill(log, "orders", {1: 2})
+        older.wait_for(7)
+    assert "The group 'g' is owned by the query" in told and "group.takeover=true" in told
+    assert "\tat " not in told
+    with Live(spark, root, tmp_path / "b", **GROUP) as newer:
+        newer.wait_for(7)
+
+
 @pytest.mark.every_line
-def test_the_newer_query_wins_and_the_older_is_told_by_name(
+def test_with_takeover_the_newer_query_wins_and_the_older_is_told_by_name(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
     fill(log, "orders", {0: 5})
     with Live(spark, root, tmp_path / "a", **GROUP) as older:
         older.wait_for(5)
-        named = {**GROUP, "kafka.client.id": "nightly"}
+        named = {**GROUP, "kafka.client.id": "nightly", "group.takeover": "true"}
         with Live(spark, root, tmp_path / "b", **named) as newer:
             newer.wait_for(5)
             told = older.error()

@@ -201,6 +201,10 @@ class _Decider:
         member = group.members.get(request.member)
         if member is None or encode_subscription(member.subscription) != metadata:
             join = self._fact(group, FactKind.JOIN, member=request.member, metadata=metadata)
+            owner = group.owner
+            mine = (request.member, request.expels)
+            if request.expels is not None and owner is not None and owner.name not in mine:
+                raise refusal(group, join, IgnoredReason.OWNED_ALONE)
             self._write(group, [join])
         return Accepted()
 

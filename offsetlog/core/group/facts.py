@@ -21,7 +21,8 @@ Rules of this module:
 | delete | positions are dropped | topic and partition; both null: the whole group |
 
 A ``join`` that owns its group alone is at the same time the expulsion of all other members.
-Where a member would begin (``Subscription.start``) is for whoever looks: the fold does not use it.
+Where a member would begin (``Subscription.start``) and the checkpoint of a query are for whoever
+looks: the fold does not use them.
 ``generation`` is, in a commit and a release, the one its author worked in; elsewhere the one
 that the group has after the append. ``member`` is null where no member speaks.
 """
@@ -132,11 +133,15 @@ class Subscription(NamedTuple):
     """It owns every partition of the group, and is its only member."""
     start: StartingPoint | None = None
     """None: it did not say, as older versions don't."""
+    checkpoint: str = ""
+    """The id in the checkpoint of a query that owns its group; "": none has it yet, or the query
+    is of an older version."""
 
     @property
     def rules(self) -> Subscription:
-        """What the fold goes by; versions that know of no ``start`` fold the same."""
-        return self._replace(start=None)
+        """What the fold goes by; versions that know of no ``start`` and no ``checkpoint`` fold the
+        same."""
+        return self._replace(start=None, checkpoint="")
 
 
 class TopicView(NamedTuple):
@@ -157,6 +162,8 @@ def encode_subscription(subscription: Subscription) -> str:
     topics = sorted(set(subscription.topics))
     data = {**subscription._asdict(), "topics": topics, "rules": RULES_VERSION}
     del data["start"]
+    if not subscription.checkpoint:
+        del data["checkpoint"]
     if subscription.start is not None:
         data["start"] = _plain_start(subscription.start)
     return _dump(data)
@@ -208,6 +215,11 @@ def _start(value: object) -> StartingPoint | None:
         return None
 
 
+def _checkpoint(value: object) -> str:
+    """Nobody's fold depends on it either."""
+    return value if isinstance(value, str) else ""
+
+
 def _offsets(value: object) -> dict[Partition, int | None]:
     return {
         (topic, partition): offset
@@ -236,6 +248,7 @@ _SUBSCRIPTION = record(
     host=_TEXT,
     alone=boolean,
     start=_start,
+    checkpoint=default(_checkpoint, ""),
 )
 
 

@@ -37,12 +37,14 @@ class CommitRequest(NamedTuple):
 
 class JoinRequest(NamedTuple):
     """``generation=None``: a new member, under a name never used before. Else it is a member
-    since no later than that generation, and changes its subscription."""
+    since no later than that generation, and changes its subscription. ``expels``: the only owner
+    that a new one which joins alone may expel; None: whoever owns the group."""
 
     group: str
     member: str
     subscription: Subscription
     generation: int | None = None
+    expels: str | None = None
 
 
 class ReleaseRequest(NamedTuple):

@@ -15,6 +15,8 @@ Invariants:
 4. What fails here is tried again at the next turn; it never reaches the consumer's thread.
 5. A member whose consumer is gone, since Python collected it, leaves its group at the next turn.
    It is found by a weak reference: nothing runs while something is collected.
+6. A query that owns its group alone beats, and watches nobody: it costs one write for each beat.
+   Only another query that wants the group looks whether it lives (``wait_until_silent``).
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ WATCH_EACH = 8
 LIST_SECONDS = 1.0
 """At most; an eighth of the session timeout, if that is shorter."""
 MAX_GAP_MS = 1000
+NO_LIMIT_MS = 2**62
 CLOSE_SECONDS = 5.0
 """How long closing waits for a thread that is in the middle of a request."""
 
@@ -48,7 +51,7 @@ CLOSE_SECONDS = 5.0
 class HeartbeatTiming(NamedTuple):
     session_ms: int
     heartbeat_ms: int
-    max_poll_ms: int
+    max_poll_ms: int = NO_LIMIT_MS
 
 
 class Heartbeat:
@@ -63,11 +66,13 @@ class Heartbeat:
         timing: HeartbeatTiming,
         now: float,
         owner: Callable[[], object | None] = object,
+        alone: bool = False,
     ) -> None:
         """``owner`` gives who polls; None once it is gone."""
         self.owner = owner
         self.group, self.member, self.joined, self.client = group, member, joined, client
         self.timing = timing
+        self.has_peers = not alone
         self.polled_at = now
         self.next_beat = now
         self.next_watch = now
@@ -101,7 +106,7 @@ class Heartbeats:
         with self._changed:
             self._hearts[heart.member] = heart
             for name, work in (("heartbeats", self.send_due), ("watch", self.watch_due)):
-                if name not in self._running:
+                if name not in self._running and (heart.has_peers or work == self.send_due):
                     self._start(name, work, heart)
         for wake in self._wakes.values():
             wake.set()
@@ -171,10 +176,11 @@ class Heartbeats:
         gone = [heart for heart in self._all() if heart.owner() is None]
         if gone:
             self._leave(gone)
-        for heart in (hearts := self._all()):
+        for heart in (hearts := [heart for heart in self._all() if heart.has_peers]):
             if self._env.monotonic() >= heart.next_watch:
                 self._watch(heart)
-        return min((heart.next_watch for heart in hearts), default=0.0)
+        idle_until = self._env.monotonic() + LIST_SECONDS
+        return min((heart.next_watch for heart in hearts), default=idle_until)
 
     def _beat(self, heart: Heartbeat) -> None:
         now = self._env.monotonic()
@@ -319,6 +325,36 @@ class Heartbeats:
     def _delete(self, member: str) -> None:
         with contextlib.suppress(OffsetLogError):  # Maintenance sweeps it.
             self._port.forget_beat(member)
+
+
+def wait_until_silent(table: OffsetsTable, group: str, owner: Member) -> bool:
+    """Whether a query that owns its group has stopped: False as soon as it beats again. Its silence
+    is waited for, or known by the storage's clock. True also for one that never beat, and once it
+    owns the group no more."""
+    port, env = table.port, table.env
+    if port.look_at_beat(owner.name) is None:
+        return True
+    session_ms = owner.subscription.session_ms
+    now_ms = port.storage_now()
+    age = None if now_ms is None else port.beat_age_ms(owner.name, now_ms)
+    if age is not None and age >= session_ms:
+        return True
+    every = LOCAL_WATCH_SECONDS if port.is_local else REMOTE_WATCH_SECONDS
+    watch = UNWATCHED
+    while not watch.expel:
+        now_owns = table.look(every / 2).group(group).owner
+        if now_owns is None or (now_owns.name, now_owns.joined) != (owner.name, owner.joined):
+            return True
+        at_ms = int(env.monotonic() * 1000)
+        try:
+            look = HeartbeatReading(at_ms, port.look_at_beat(owner.name))
+        except OffsetLogError:
+            look = HeartbeatReading(at_ms, None, failed=True)
+        if watch != UNWATCHED and not look.failed and look.beat != watch.beat:
+            return False
+        watch = observe(watch, look, session_ms, MAX_GAP_MS)
+        env.sleep(every)
+    return True
 
 
 def peers_to_watch(group: GroupState, member: str) -> dict[tuple[str, int], Member]:

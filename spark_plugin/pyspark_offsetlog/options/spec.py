@@ -42,6 +42,7 @@ _PLACE = (
 )
 _OFFSETS_TABLE = Option("offsets.table", "offsets_table", parse.text)
 _GROUP = Option("group.id", "group", parse.name("group"))
+_TAKEOVER = Option("group.takeover", "takeover", parse.boolean, False)
 _HEADERS = Option("includeHeaders", "include_headers", parse.boolean, False)
 
 _LATEST = OffsetBound("latest", option="endingOffsets")
@@ -68,6 +69,7 @@ SOURCE = _table(
     Option("failOnDataLoss", "fail_on_data_loss", parse.boolean, True),
     _GROUP,
     _GROUP._replace(name="kafka.group.id"),
+    _TAKEOVER,
     _OFFSETS_TABLE,
     _HEADERS,
     Option("pollIntervalMs", "poll_ms", parse.whole_number(0, 3_600_000)),
@@ -132,6 +134,8 @@ class SourceOptions(NamedTuple):
     max_records: int | None
     fail_on_data_loss: bool
     group: str | None
+    takeover: bool
+    """Whether the group is taken over from a query that lives."""
     client: str
     include_headers: bool
     poll_ms: int | None

@@ -2,8 +2,12 @@
 
 Invariants:
 
-1. The newest query owns the group; an older one learns by name who took it, and reads no
-   further.
+1. One query owns the group. Another one fails while that one lives, which its heartbeats say; it
+   takes the group over from one that has stopped, from one of the same checkpoint, and from any if
+   the user says so. Who was expelled learns by name by whom, and reads no further. A query beats
+   once its checkpoint has the id by which a restart of it is known. Before that, and where it is
+   of a version that does not beat, the newer query takes the group over: a restart of it must
+   never have to wait.
 2. Commits are made beside the query, the newest progress in place of all before it. A query
    waits for one at most ``LONGEST_WAIT``, and for one that did not end in that time not again:
    until it ends the query goes on with what it knew of the group. A query that has nothing more
@@ -26,6 +30,7 @@ from functools import partial
 from typing import NamedTuple
 
 from offsetlog.client.log import Log
+from offsetlog.core.group.decide import Refused
 from offsetlog.core.group.facts import (
     MAX_STARTS,
     OffsetAndMetadata,
@@ -34,10 +39,11 @@ from offsetlog.core.group.facts import (
     Subscription,
 )
 from offsetlog.core.group.membership import standing
+from offsetlog.core.group.refusal import known_as
 from offsetlog.core.group.requests import CommitRequest, JoinRequest, LeaveRequest
 from offsetlog.core.group.reset import OffsetSpan
-from offsetlog.core.group.state import GroupState
-from offsetlog.engine import CommitThread
+from offsetlog.core.group.state import GroupState, Member
+from offsetlog.engine import CommitThread, Heartbeat, HeartbeatTiming, wait_until_silent
 from offsetlog.errors import FencedError, OffsetLogError
 from offsetlog.logs import get_logger
 from offsetlog.values import TopicPartition
@@ -49,6 +55,7 @@ logger = get_logger(__name__)
 LONGEST_WAIT = 2.0
 LAST_WAIT = 30.0
 IDLE_LOOK = 0.1
+JOIN_TRIES = 20
 MAX_NAMES = 256 * 1024
 """Characters of the names of topics that a pattern finds; of more of them none is named."""
 
@@ -70,8 +77,16 @@ class GroupOwner:
         client: str,
         topics: Iterable[str],
         assigned: Iterable[Partition] = (),
+        takeover: bool = False,
     ) -> None:
         self.group = group
+        self.checkpoint = log.env.new_id()
+        """The id that the query's checkpoint has, or will get."""
+        self._takeover = takeover
+        limits = log.env.limits
+        self._timing = HeartbeatTiming(limits.owner_session_ms, limits.owner_heartbeat_ms)
+        self._log = log
+        self._beats = False
         self.member = f"{client or 'spark'}-{_user_and_host()}-{log.env.new_id()[:8]}"
         self.resets_at_join = 0
         """The group's reset number when the query took it over."""
@@ -86,7 +101,7 @@ class GroupOwner:
         self._subscription = Subscription(
             _bounded(topics),
             "sticky",
-            0,
+            self._timing.session_ms,
             self.member,
             socket.gethostname(),
             True,
@@ -103,14 +118,41 @@ class GroupOwner:
         self._is_slow = False
         """A commit was waited for in vain; nobody waits for it again."""
         self._retry_seconds = log.env.limits.commit_retry_seconds
+        self._is_unwritten = False
+        """The subscription could not be written."""
         self._has_warned = False
         """A warning said that commits fail and are tried again."""
 
     # --- membership ------------------------------------------------------------------------
 
-    def join(self) -> None:
-        """Take the group over; whoever held it is expelled."""
-        self._table.accept(JoinRequest(self.group, self.member, self._subscription))
+    def may_join_now(self) -> bool:
+        """Whether no other query has the group that may live; its reset number is known then."""
+        group = self._table.look(IDLE_LOOK).group(self.group)
+        self.resets_at_join = self.resets = group.resets
+        return group.owner is None or self._may_expel(group.owner)
+
+    def _may_expel(self, owner: Member) -> bool:
+        return self._takeover or owner.subscription.checkpoint in ("", self.checkpoint)
+
+    def join(self, checkpoint: str | None = None) -> None:
+        """Own the group. Another query that may live is watched until it is known. ``checkpoint``
+        is the id that Spark's checkpoint has."""
+        self.checkpoint = checkpoint or self.checkpoint
+        self._subscription = self._subscription._replace(checkpoint=self.checkpoint)
+        refused: OffsetLogError | None = None
+        for _ in range(JOIN_TRIES):
+            owner = self._table.look(IDLE_LOOK).group(self.group).owner
+            if owner is not None and not self._may_expel(owner):
+                self._wait_for(owner)
+            expels = None if self._takeover else "" if owner is None else owner.name
+            [outcome] = self._table.ask(
+                JoinRequest(self.group, self.member, self._subscription, expels=expels)
+            )
+            refused = outcome.error if isinstance(outcome, Refused) else None
+            if not isinstance(refused, FencedError):
+                break
+        if refused is not None:
+            raise refused
         group = self._table.table.group(self.group)
         member = group.members.get(self.member)
         if member is None:
@@ -119,6 +161,39 @@ class GroupOwner:
         self._committed = {TopicPartition(*p): at.offset for p, at in group.positions.items()}
         self.resets_at_join = self.resets = group.resets
         logger.info("The query took over the group %r as %r.", self.group, self.member)
+
+    def _wait_for(self, owner: Member) -> None:
+        name = known_as(self._table.table.group(self.group), owner.name)
+        logger.warning("The group %r is owned by %s; it is waited for.", self.group, name)
+        if not wait_until_silent(self._table, self.group, owner):
+            raise FencedError(
+                f"The group {self.group!r} is owned by the query {name}, which is running.",
+                "Give this query a group.id of its own, or stop the other one first. "
+                "group.takeover=true ends that one and takes its group.",
+            )
+
+    def hold(self, checkpoint: str | None) -> None:
+        """Spark's checkpoint has this id: keep the group from queries of other checkpoints."""
+        if checkpoint is None or self.has_left:
+            return
+        self.checkpoint = checkpoint
+        if self._subscription.checkpoint != checkpoint:
+            # It joined before Spark handed it the first batch of an earlier run.
+            self._say(self._subscription._replace(checkpoint=checkpoint))
+        if not self._beats:
+            self._beat()
+
+    def _say(self, subscription: Subscription) -> None:
+        with self._thread.changed:
+            self._subscription, self._unsaid, self._is_unwritten = subscription, True, False
+            self._thread.wake()
+
+    def _beat(self) -> None:
+        """Begin to beat, in a thread of its own."""
+        self._beats = True
+        now = self._log.env.monotonic()
+        about = (self.group, self.member, self._joined, self.member, self._timing, now)
+        self._log.heartbeats.add(Heartbeat(*about, alone=True))
 
     def look(self, max_age: float) -> GroupState:
         """The group as it is now, or was ``max_age`` seconds ago; an error if it was taken."""
@@ -156,10 +231,8 @@ class GroupOwner:
                 self._start[tuple(tp)] = begins[tp]  # type: ignore[index]
         if new:
             said = said._replace(start=self._starting_point("" if self._only else "earliest"))
-        if said != self._subscription:
-            with self._thread.changed:
-                self._subscription, self._unsaid = said, True
-                self._thread.wake()
+        if said != self._subscription or self._is_unwritten:
+            self._say(said)
 
     def _starting_point(self, policy: str) -> StartingPoint | None:
         if len(self._start) > MAX_STARTS or not (policy or self._start):
@@ -173,6 +246,7 @@ class GroupOwner:
                 JoinRequest(self.group, self.member, self._subscription, self._generation)
             )
         except Exception as error:  # noqa: BLE001 - the next look says it, if it matters
+            self._is_unwritten = True
             logger.warning(
                 "Where the query begins was not said for the group %r: %s", self.group, str(error)
             )
@@ -238,9 +312,13 @@ class GroupOwner:
         if not news and not is_last:
             return
         kind = LeaveRequest if is_last else CommitRequest
-        [outcome] = self._table.accept(
-            kind(self.group, self.member, self._generation, followed, offsets)  # type: ignore[arg-type]
-        )
+        try:
+            [outcome] = self._table.accept(
+                kind(self.group, self.member, self._generation, followed, offsets)  # type: ignore[arg-type]
+            )
+        finally:
+            if is_last:
+                self._log.heartbeats.remove(self.member)
         self._has_warned = False
         # What was reset meanwhile was passed over: the same offset may be reached once more.
         self._committed.update({tp: at for tp, at in news.items() if tp not in outcome.dropped})

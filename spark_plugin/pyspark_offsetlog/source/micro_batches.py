@@ -18,7 +18,9 @@ Invariants:
    processed. A query that reads a fixed range, as ``availableNow``, has nothing to wait for.
 4. Records that are gone are an error with ``failOnDataLoss``, and else a warning; the query
    goes on with what there is. What is out of sight is not gone, and always an error.
-5. A query that cannot see its root or its topics fails before it joins its group.
+5. A query that cannot see its root or its topics fails before it joins its group. It joins as
+   soon as it knows its checkpoint's id, by which its group tells a restart from another query: a
+   new query at once, if nobody owns the group, others with the first offset of their checkpoint.
 """
 
 from __future__ import annotations
@@ -73,6 +75,11 @@ class QueryRun:
         self._poll_seconds = poll_ms / 1000
         self.lost = DataLoss(options.fail_on_data_loss)
         self._owner: GroupOwner | None = None
+        """Once it has joined."""
+        self._newcomer: GroupOwner | None = None
+        """Until then."""
+        self._rebegun: Positions | None = None
+        """Where a query begins that could join only after Spark had asked where."""
         self._seen: Look | None = None
         """The last look."""
         self._is_checked = False
@@ -95,19 +102,37 @@ class QueryRun:
         self._parsed: deque[tuple[dict[str, Any], QueryOffset]] = deque(maxlen=2)
         """The newest offsets, which Spark hands back with each question."""
 
-    def _open(self) -> Look:
-        """The last look; the first one of a run also takes the group over."""
+    def _look_first(self) -> Look:
+        """The last look; or the first one of a run."""
         if self._seen is None:
             self.log.root.check()
             self._seen = self.topics.look(skip_deleted=True)
-            group = self.options.group
-            if group is not None:
-                named, client = self._names(self._seen), self.options.client
-                assigned = self.options.subscription.assigned
-                owner = GroupOwner(self.log, group, client, named, assigned)
-                owner.join()
-                self._owner = owner
         return self._seen
+
+    def _open(self, logged: QueryOffset | None = None) -> Look:
+        """The last look, of a query that owns its group; ``logged`` is in its checkpoint."""
+        look, group = self._look_first(), self.options.group
+        if group is None:
+            return look
+        checkpoint = None if logged is None else logged.checkpoint
+        if self._owner is None:
+            newcomer = self._newcomer or self._new_owner(group, look)
+            newcomer.join(checkpoint)
+            self._owner = newcomer
+        self._owner.hold(checkpoint)
+        return look
+
+    def _new_owner(self, group: str, look: Look) -> GroupOwner:
+        options = self.options
+        self._newcomer = GroupOwner(
+            self.log,
+            group,
+            options.client,
+            self._names(look),
+            options.subscription.assigned,
+            options.takeover,
+        )
+        return self._newcomer
 
     def _names(self, look: Look) -> Iterable[str]:
         """Of the topics that are read: those that are named, or match now."""
@@ -118,26 +143,31 @@ class QueryRun:
     def initial(self) -> dict[str, Any]:
         """Where the query starts, asked once: Spark asks more than once."""
         if self._initial is None:
-            look = self._open()
+            look, group, number = self._look_first(), self.options.group, 0
+            if group is not None:
+                owner = self._owner or self._newcomer or self._new_owner(group, look)
+                if owner is not self._owner and owner.may_join_now():
+                    look = self._open()
+                number = owner.resets_at_join
             self.topics.check(look)
             self._is_checked = True
             start: Positions = {}
             try:
-                start, self._seen = resolve(
-                    self.log, self.options, self.options.start, self.topics, look, self.lost
-                )
+                start, self._seen = self._resolve(look)
             except InvalidRequestError as error:
                 # Spark asks this, too, when it runs a first batch again that was planned by
                 # other options, or by these before the log changed: that needs no start.
                 self._no_start = error
             # Spark may make an empty batch of it, and ask for another one if that is run again.
-            number = 0 if self._owner is None else self._owner.resets_at_join
             self._initial = self._to_json(start, number, start)
         return self._initial
 
+    def _resolve(self, look: Look) -> tuple[Positions, Look]:
+        return resolve(self.log, self.options, self.options.start, self.topics, look, self.lost)
+
     def prepare_available_now(self) -> None:
         """All that is there now is read by this run, and nothing that comes later."""
-        self._open()
+        self._look_first()
         self._seen = self.topics.look(skip_deleted=True)
         self._target = {tp: span.end for tp, span in self._seen.spans.items()}
 
@@ -149,16 +179,21 @@ class QueryRun:
         return self._answer
 
     def _next(self, raw: dict[str, Any], limited: bool) -> dict[str, Any]:
-        seen, owner = self._open(), self._owner
-        if owner is not None and owner.has_left:
+        if self._owner is not None and self._owner.has_left:
             return raw  # Other sources of the query may go on. A reset is the next run's to follow.
-        start = self._parse(raw)
+        start, is_first = self._parse(raw), raw == self._initial
+        joins_late = self._owner is None and is_first and self.options.start.kind == "group"
+        seen, owner = self._open(None if is_first else start), self._owner
+        if joins_late and owner is not None:
+            # Whoever had the group may have gone on since Spark asked where the query starts.
+            self._rebegun, seen = self._resolve(seen)
         if not self._is_checked:
             self.topics.check(seen, start.at)
             self._is_checked = True
-        is_first = raw == self._initial
         if is_first and self._no_start is not None:
             raise self._no_start
+        if is_first and self._rebegun is not None:
+            start = start._replace(at=self._rebegun)
         number = self._followed(start)
         is_logged = raw != self._not_logged
         if owner is not None and not is_first and number is not None and is_logged:
@@ -192,6 +227,8 @@ class QueryRun:
             if number is None and look.group is not None and start.at:
                 # An empty batch leaves the number in the checkpoint.
                 return self._to_json(start.at, resets)
+            if is_first and self._rebegun is not None:
+                return self._to_json(start.at, resets, start.at)
             self._idle_until = now + self._poll_seconds
             return self._idle(raw, start)
         self._last_batch_at = now
@@ -259,8 +296,14 @@ class QueryRun:
     def _to_json(
         self, positions: Positions, resets: int, moved: Positions | None = None
     ) -> dict[str, Any]:
-        group = self.options.group
-        offset = QueryOffset(positions, group, None if group is None else resets, moved or {})
+        group, owner = self.options.group, self._owner or self._newcomer
+        offset = QueryOffset(
+            positions,
+            group,
+            None if group is None else resets,
+            moved or {},
+            None if owner is None else owner.checkpoint,
+        )
         raw = offset.to_json()
         self._parsed.append((raw, offset))
         return raw
@@ -273,8 +316,8 @@ class QueryRun:
             return []
         if raw_end == self._answer and raw_start not in (self._initial, self._acknowledged):
             self._not_logged = raw_end
-        look = self._open()
         start, end = self._parse(raw_start), self._parse(raw_end)
+        look = self._open(end)
         if self._no_start is not None and raw_start == self._initial and end.at.keys() - end.moved:
             raise self._no_start
         ranges = []
@@ -322,7 +365,8 @@ class QueryRun:
     def processed(self, raw: dict[str, Any]) -> None:
         """Everything before this offset is done."""
         self._acknowledged = raw
-        spans, offset = self._open().spans, self._parse(raw)
+        offset = self._parse(raw)
+        spans = self._open(None if raw == self._initial else offset).spans
         if self._owner is not None:
             number = self._followed(offset)
             followed = self._owner.resets_at_join if number is None else number
@@ -347,7 +391,8 @@ class QueryRun:
             return ""
         return (
             "Spark before 4.2 makes a single batch of availableNow and once, and does not say how "
-            f"it ended. The query {', and '.join(left)}."
+            f"it ended. The query {', and '.join(left)}. With the jar for Spark's JVM it reads all "
+            "that there is: run 'offsetlog jar'."
         )
 
     def stop(self) -> None:

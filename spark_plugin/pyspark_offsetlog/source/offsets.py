@@ -1,6 +1,7 @@
 """The offsets of a streaming query, as they lie in Spark's checkpoint.
 
-``{"orders": {"0": 142, "1": 89}, "@group": "billing", "@reset": 3, "@from": {"orders": {"0": 7}}}``
+``{"orders": {"0": 142, "1": 89}, "@group": "billing", "@reset": 3, "@from": {"orders": {"0": 7}},
+"@checkpoint": "5c5bd0..."}``
 
 Invariants:
 
@@ -11,6 +12,8 @@ Invariants:
    records are gone, and all of them in a query's first batch. Spark asks anew where the query
    starts when that one is run again, and options and log may be others by then.
 3. Equal offsets are equal JSON: topics and partitions are in order.
+4. ``@checkpoint`` is an id that a query with a group gives to its checkpoint, and finds in it when
+   it goes on: so its group knows it from other queries. It says nothing about what is read.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ from offsetlog.core.topic.plan import tiling_fault
 from offsetlog.errors import CorruptLogError, InvalidRequestError, OffsetLogError
 from offsetlog.values import MAX_OFFSET, TopicPartition
 
-GROUP, RESET, FROM = "@group", "@reset", "@from"
-_KNOWN = frozenset((GROUP, RESET, FROM))
+GROUP, RESET, FROM, CHECKPOINT = "@group", "@reset", "@from", "@checkpoint"
+_KNOWN = frozenset((GROUP, RESET, FROM, CHECKPOINT))
 Positions = dict[TopicPartition, int]
 
 
@@ -47,6 +50,7 @@ class QueryOffset(NamedTuple):
     group: str | None = None
     reset: int | None = None
     moved: Positions = {}  # noqa: RUF012 - never changed
+    checkpoint: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         out: dict[str, Any] = nested(self.at)
@@ -55,6 +59,8 @@ class QueryOffset(NamedTuple):
             out[RESET] = self.reset
         if self.moved:
             out[FROM] = nested(self.moved)
+        if self.checkpoint is not None:
+            out[CHECKPOINT] = self.checkpoint
         return out
 
 
@@ -66,12 +72,13 @@ def parse(raw: object) -> QueryOffset:
             if key.startswith("@"):
                 # A newer version's: passed over, a batch might read other rows than it did.
                 raise CorruptLogError(f"{key[:60]!r} is not known to this version.")
-        group, reset, moved = from_value(_BESIDE, data, "offset")
+        group, reset, moved, checkpoint = from_value(_BESIDE, data, "offset")
         return QueryOffset(
             from_value(_positions, {k: v for k, v in data.items() if k[:1] != "@"}, "offset"),
             group,
             reset,
             moved,
+            checkpoint,
         )
     except CorruptLogError as error:
         raise InvalidRequestError(
@@ -97,12 +104,13 @@ def _positions(value: object) -> Positions:
     }
 
 
-_BESIDE: Decoder[tuple[str | None, int | None, Positions]] = record(
+_BESIDE: Decoder[tuple[str | None, int | None, Positions, str | None]] = record(
     lambda *values: values,
     **{
         GROUP: nullable(string()),
         RESET: nullable(integer()),
         FROM: default(_positions, Positions()),
+        CHECKPOINT: nullable(string()),
     },
 )
 

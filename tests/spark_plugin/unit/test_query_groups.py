@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from offsetlog.core.group.facts import Subscription
+from offsetlog.core.group.requests import JoinRequest
 from offsetlog.errors import FencedError, OffsetLogError, StorageError
 from pyspark_offsetlog.options.spec import LogAddress
 from pyspark_offsetlog.runtime.open_logs import open_log
 from pyspark_offsetlog.source import group_owner as ownership
-from tests.spark_plugin.unit.engine import Engine, at, fill, fresh_root
+from tests.spark_plugin.unit.engine import Checkpoint, Engine, at, fill, fresh_root
 from tests.spark_plugin.unit.group_tools import GROUP, committed, group_of
 from tests.spark_plugin.unit.query_tools import log_of_orders
 from tests.waiting import until
@@ -195,14 +198,215 @@ def test_a_fault_in_a_commit_is_a_warning_and_later_ones_are_made(
 # --- one query owns a group ----------------------------------------------------------------
 
 
-def test_the_newer_query_wins_and_the_older_is_told_by_name(
-    log: Any, root: str, running: Any
+TAKE = {"group__takeover": "true"}
+
+
+class Clock:
+    """The clocks of a log: sleeping moves them, and so lets what beats beside it beat."""
+
+    def __init__(self, log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = 1000.0
+        self.waited = 0.0
+        self.log = log
+        self.at_sleep: Callable[[], object] = lambda: None
+        env = log.env._replace(monotonic=lambda: self.seconds, sleep=self.sleep)
+        monkeypatch.setattr(log, "env", env)
+        monkeypatch.setattr(log.offsets_table, "env", env)
+        monkeypatch.setattr(log.heartbeats, "_env", env)
+        monkeypatch.setattr(log.heartbeats, "_start", self.start)
+
+    def start(self, name: str, work: Callable[[], float], heart: Any) -> None:
+        work()
+
+    def sleep(self, seconds: float) -> None:
+        at_sleep, self.at_sleep = self.at_sleep, lambda: None
+        at_sleep()
+        self.seconds += seconds
+        self.waited += seconds
+        self.log.heartbeats.send_due()
+
+
+@pytest.fixture
+def clock(log: Any, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(log, monkeypatch)
+
+
+def vanish(query: Engine) -> None:
+    """Its process is killed: nothing of it is said or beaten any more."""
+    query.log.heartbeats._hearts.pop(query.run._owner.member)
+    query.run.stop = lambda: None
+
+
+def test_a_newcomer_does_not_fence_an_owner_that_lives(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    fill(log, "orders", {0: 5})
+    older = running(root, kafka__client__id="nightly", **GROUP)
+    older.drain()
+    newer = running(root, **GROUP)
+    with pytest.raises(FencedError, match="'g' is owned by the query 'nightly-.*running") as failed:
+        newer.batch()
+    assert "group.id of its own" in failed.value.hint and "group.takeover" in failed.value.hint
+    assert clock.waited < 11
+    fill(log, "orders", {0: 1})
+    assert at(older.batch()) == {("orders", 0): [5]}
+    assert older.batch() is None
+    assert committed(log)["orders", 0] == 6
+
+
+def test_an_owner_that_stopped_beating_is_taken_over_after_its_session_timeout(
+    log: Any, root: str, running: Any, clock: Clock
 ) -> None:
     fill(log, "orders", {0: 5})
     older = running(root, **GROUP)
     older.drain()
-    newer = running(root, kafka__client__id="nightly", **GROUP)
+    vanish(older)
+    newer = running(root, **GROUP)
+    assert len(newer.batch()) == 5
+    assert 45 <= clock.waited < 50
+
+
+def test_an_owner_that_stopped_long_ago_is_not_waited_for(
+    log: Any, root: str, running: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, "orders", {0: 5})
+    older = running(root, **GROUP)
+    older.drain()
+    vanish(older)
+    port = log.offsets_table.port
+    monkeypatch.setattr(port, "beat_age_ms", lambda member, now_ms: 46_000)
+    newer = running(root, **GROUP)
+    assert len(newer.batch()) == 5
+    assert clock.waited == 0
+
+
+def test_a_query_that_was_killed_takes_its_group_over_at_once(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    fill(log, "orders", {0: 5})
+    for kept in (1, 2, 3):
+        older = running(root, maxOffsetsPerTrigger=1, **GROUP)
+        for _ in range(kept):
+            older.batch()
+        older.plan()  # Killed with a batch on its way.
+        vanish(older)
+        again = running(root, older.checkpoint, **GROUP)
+        assert at(again.batch()) == {("orders", 0): [kept]}
+        assert again.drain() and clock.waited == 0
+        again.stop()
+
+
+@pytest.mark.parametrize("planned", ["nothing", "a batch", "a batch that began"])
+@pytest.mark.parametrize("start", ["earliest", "group"])
+def test_a_new_query_that_was_killed_in_its_first_batch_takes_over_at_once(
+    log: Any, root: str, running: Any, clock: Clock, planned: str, start: str
+) -> None:
+    fill(log, "orders", {0: 5})
+    given = {**GROUP, "startingOffsets": start, "auto__offset__reset": "earliest"}
+    older = running(root, **given)
+    if planned == "nothing":
+        older.run.next(older.run.initial(), True)
+    else:
+        older.plan()
+        if planned == "a batch that began":
+            older.ranges()
+    older.run._owner.flush()
+    log.heartbeats._hearts.clear()
+    older.run.stop = lambda: None
+    again = running(root, older.checkpoint, **given)
+    assert len(again.batch()) == 5
+    assert clock.waited == 0
+    assert again.batch() is None and committed(log)["orders", 0] == 5
+
+
+def test_two_queries_of_one_checkpoint_do_not_both_go_on(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    fill(log, "orders", {0: 5})
+    older = running(root, **GROUP)
+    older.drain()
+    copied = Checkpoint()
+    copied.wal, copied.done = list(older.checkpoint.wal), older.checkpoint.done
+    newer = running(root, copied, **GROUP)
+    assert newer.batch() is None and clock.waited == 0
+    with pytest.raises(FencedError, match="no longer owns the group 'g'"):
+        older.batch()
+
+
+def test_an_older_versions_query_is_taken_over_at_once(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    """It does not beat, and neither its join nor its checkpoint has an id."""
+    fill(log, "orders", {0: 5})
+    said = Subscription(("orders",), "sticky", 0, "old", "host", alone=True)
+    log.offsets_table.accept(JoinRequest("g", "old", said))
+    kept = Checkpoint()
+    kept.wal.append({"orders": {"0": 3, "1": 0}, "@group": "g", "@reset": 0})
+    kept.done = 1
+    query = running(root, kept, **GROUP)
+    assert at(query.batch()) == {("orders", 0): [3, 4]}
+    assert clock.waited == 0
+    assert group_of(log).owner.subscription.checkpoint == kept.wal[-1]["@checkpoint"]
+
+
+def test_a_query_that_no_checkpoint_knows_is_taken_over_at_once(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    """Killed now, nobody could tell a restart of it from another query."""
+    fill(log, "orders", {0: 5})
+    older = running(root, **GROUP)
+    older.run.next(older.run.initial(), True)
+    newer = running(root, **GROUP)
+    assert len(newer.batch()) == 5 and clock.waited == 0
+    with pytest.raises(FencedError):
+        older.run.next(older.run.initial(), True)
+
+
+def test_an_id_that_was_lost_leaves_the_group_free(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    """An older version's checkpoint of the table does not have it."""
+    fill(log, "orders", {0: 5})
+    older = running(root, **GROUP)
+    older.drain()
+    owner = group_of(log).owner
+    said = owner.subscription._replace(checkpoint="")
+    log.offsets_table.accept(JoinRequest("g", owner.name, said, owner.joined))
+    assert len(running(root, **GROUP).batch()) == 5
+
+
+def test_a_newcomer_that_waits_goes_on_as_soon_as_the_owner_leaves(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    """From where that one committed last, not from where it stood when Spark asked."""
+    fill(log, "orders", {0: 5})
+    older = running(root, maxOffsetsPerTrigger=3, **GROUP)
+    older.batch()
+    older.run._owner.flush()
+    log.heartbeats._hearts[older.run._owner.member].next_beat = 1e9
+    given = {**GROUP, "startingOffsets": "group", "auto__offset__reset": "earliest"}
+    newer = running(root, **given)
+
+    def end() -> None:
+        older.drain()
+        older.stop()
+
+    clock.at_sleep = end
+    assert newer.drain() == []
+    assert clock.waited < 1 and committed(log)["orders", 0] == 5
+    fill(log, "orders", {0: 1})
+    assert at(newer.batch()) == {("orders", 0): [5]}
+
+
+def test_with_takeover_the_newer_query_wins_and_the_older_is_told_by_name(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    fill(log, "orders", {0: 5})
+    older = running(root, **GROUP)
+    older.drain()
+    newer = running(root, kafka__client__id="nightly", **TAKE, **GROUP)
     newer.drain()
+    assert clock.waited == 0
     fill(log, "orders", {0: 1})
     with pytest.raises(FencedError, match="no longer owns the group 'g'.*nightly") as failed:
         older.batch()
@@ -216,13 +420,32 @@ def test_an_older_query_commits_nothing_after_it_was_put_out(
     fill(log, "orders", {0: 5})
     older = running(root, maxOffsetsPerTrigger=2, **GROUP)
     older.batch()
-    newer = running(root, **GROUP)
+    newer = running(root, **TAKE, **GROUP)
     newer.drain()
     with pytest.raises(FencedError):
         older.batch()
     older.stop()
     assert committed(log) == {("orders", 0): 5, ("orders", 1): 0}
     assert len(group_of(log).members) == 1
+
+
+def test_a_query_that_owns_its_group_beats_and_looks_at_nobody(
+    log: Any, root: str, running: Any, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(log, "orders", {0: 5})
+    query = running(root, **GROUP)
+    query.drain()
+    asked: list[str] = []
+    port = log.offsets_table.port
+    monkeypatch.setattr(port, "read", lambda since: asked.append("read"))
+    monkeypatch.setattr(port, "beat", lambda member, text: asked.append("beat"))
+    for _ in range(60):
+        clock.sleep(1)
+        log.heartbeats.watch_due()
+    assert asked == ["beat"] * 6
+    monkeypatch.undo()
+    query.stop()
+    assert not log.heartbeats._hearts and not port.list_beats()
 
 
 def test_a_consumer_does_not_join_beside_a_query(log: Any, caught_up: Any) -> None:

@@ -114,7 +114,8 @@ def test_a_query_whose_group_has_positions_says_nothing(log: Any, root: str, run
     joins = []
     for _ in range(3):
         fill(log, "orders", {0: 3})
-        running(root, **{**GROUP, "startingOffsets": "group"}).drain()
+        again = {**GROUP, "startingOffsets": "group", "group__takeover": "true"}
+        running(root, **again).drain()
         facts = log.offsets_table.port.read(-1).facts
         joins.append(sum(fact.kind == FactKind.JOIN for fact in facts))
     assert joins == [joins[0], joins[0] + 1, joins[0] + 2], "one each, to take the group over"

@@ -232,9 +232,10 @@ def test_a_reset_of_a_topic_that_was_made_anew_a_moment_ago(
     log.group("g").reset("other", to="latest", dry_run=False)
     fill(log, "orders", {0: 1})
     assert at(query.batch()) == {("orders", 0): [2]}
+    checkpoint = query.run._owner.checkpoint
     assert query.checkpoint.wal[-1] == {
         "orders": {"0": 3, "1": 0}, "other": {"0": 13}, "@group": "g", "@reset": 1,
-        "@from": {"other": {"0": 13}},
+        "@from": {"other": {"0": 13}}, "@checkpoint": checkpoint,
     }  # fmt: skip
     fill(log, "other", {0: 1})
     assert at(query.drain()) == {("other", 0): [13]}
@@ -404,8 +405,9 @@ def test_a_checkpoint_without_a_number_or_of_another_group(
     assert committed(log) == {("orders", 0): 5, ("orders", 1): 0}
     fill(log, "orders", {0: 1})
     assert at(query.batch()) == {("orders", 0): [5]}
+    checkpoint = query.run._owner.checkpoint
     assert query.checkpoint.wal[-1] == {
-        "orders": {"0": 6, "1": 0}, "@group": "g", "@reset": 1
+        "orders": {"0": 6, "1": 0}, "@group": "g", "@reset": 1, "@checkpoint": checkpoint
     }  # fmt: skip
     other = running(root, query.checkpoint, **{**GROUP, "group__id": "other"})
     assert other.drain() == []
@@ -435,8 +437,9 @@ def test_a_group_that_was_added_while_nothing_came(
     first.run._owner.flush()
     assert committed(log)["orders", 0] == 7, "nothing is in the checkpoint yet"
     assert first.plan() == asked
+    checkpoint = first.run._owner.checkpoint
     assert first.checkpoint.wal[-1] == {
-        "orders": {"0": 10, "1": 0}, "@group": "g", "@reset": 1
+        "orders": {"0": 10, "1": 0}, "@group": "g", "@reset": 1, "@checkpoint": checkpoint
     }  # fmt: skip
     assert first.rows() == []
     first.checkpoint.done += 1

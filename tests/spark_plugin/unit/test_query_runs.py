@@ -123,6 +123,7 @@ def test_the_committed_offsets_of_a_group(log: Any, root: str) -> None:
         subscribe="orders",
         startingOffsets="group",
         group__id="g",
+        group__takeover="true",
         auto__offset__reset="earliest",
     )
     assert at(query.batch())[("orders", 1)] == [0, 1, 2, 3, 4]
@@ -132,6 +133,7 @@ def test_the_committed_offsets_of_a_group(log: Any, root: str) -> None:
             subscribe="orders",
             startingOffsets="group",
             group__id="g",
+            group__takeover="true",
             auto__offset__reset="none",
         ).plan()
 
@@ -164,13 +166,13 @@ def test_a_group_that_moves_on_while_a_query_takes_it_over(
     fill(log, "orders", {0: 5})
     join = GroupOwner.join
 
-    def overtaken(self: GroupOwner) -> Any:
+    def overtaken(self: GroupOwner, *given: Any) -> Any:
         fill(log, "orders", {0: 4})
         with log.consumer(group="g") as consumer:
             consumer.assign([("orders", 0)])
             consumer.commit({("orders", 0): 9})
         fill(log, "orders", {0: 2})
-        return join(self)
+        return join(self, *given)
 
     monkeypatch.setattr(GroupOwner, "join", overtaken)
     given = {"subscribe": "orders", "startingOffsets": "group", "group__id": "g"}
