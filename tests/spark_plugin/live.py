@@ -13,18 +13,24 @@ import pyspark
 import pytest
 
 import offsetlog
-from offsetlog.environment import delta_jar, version_of
+from offsetlog.environment import delta_jar, spark_jar, version_of
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
+from pyspark_offsetlog.runtime.jar import SETTING
 from tests.waiting import until
 
-since_4_2 = pytest.mark.skipif(
-    not STARTS_ARE_GIVEN, reason="availableNow is a single batch before Spark 4.2"
-)
 with_delta = pytest.mark.skipif(
     delta_jar(pyspark.__version__, version_of("delta-spark")) is None,
     reason="there is no Delta for this Spark",
 )
 COLUMNS = ("topic", "partition", "offset", "value")
+
+
+def keeps_limits(spark: Any) -> bool:
+    """Whether availableNow takes as many batches as it needs: before Spark 4.2 by the jar."""
+    if STARTS_ARE_GIVEN:
+        return True
+    has_jar = spark_jar(spark.version).path is not None
+    return has_jar and spark.conf.get(SETTING, "auto") != "rows"
 
 
 def fill(log: Any, topic: str, counts: dict[int, int], **more: Any) -> None:
@@ -71,8 +77,8 @@ class Live:
         self.hold.set()
         self.frame = source(spark, root, stream=True, **given)
         writer = self.frame.select(*COLUMNS).writeStream.foreachBatch(self._take)
-        # Before Spark 4.2 availableNow is a single batch (see test_lines): this takes many.
-        self._drains = trigger == {"availableNow": True} and not STARTS_ARE_GIVEN
+        # Where availableNow is a single batch (see test_lines) this takes many.
+        self._drains = trigger == {"availableNow": True} and not keeps_limits(spark)
         if trigger is not None and not self._drains:
             writer = writer.trigger(**trigger)
         if checkpoint is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,32 @@ import pytest
 from offsetlog.environment import SPARK_LINES, spark_line
 from pyspark_offsetlog.lines import jvm
 from pyspark_offsetlog.lines.classes import FILTERS_KEPT_APART, STARTS_ARE_GIVEN
+from pyspark_offsetlog.runtime.jar import SETTING
 from pyspark_offsetlog.runtime.log4j_traces import SHORT, SPARKS
-from tests.spark_plugin.live import fill, lags, opened, source, with_delta
+from tests.spark_plugin.live import (
+    Live,
+    fill,
+    keeps_limits,
+    lags,
+    opened,
+    places,
+    source,
+    with_delta,
+)
 from tests.spark_plugin.story import EXPECTED, story
 
 pytestmark = pytest.mark.every_line
 before_4_2 = pytest.mark.skipif(STARTS_ARE_GIVEN, reason="of Spark before 4.2")
 GROUP = {"subscribe": "orders", "startingOffsets": "earliest", "group.id": "g"}
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
+
+
+@pytest.fixture
+def in_rows(spark: Any) -> Iterator[None]:
+    """Reads as without the jar."""
+    spark.conf.set(SETTING, "rows")
+    yield
+    spark.conf.unset(SETTING)
 
 
 def available_now(spark: Any, place: Path, **given: Any) -> list[int]:
@@ -66,9 +85,39 @@ def test_delta_where_there_is_a_jar(spark: Any, tmp_path: Path) -> None:
     assert [row.offset for row in facts.collect() if row.kind == "reset"] == [0]
 
 
-@before_4_2
 @pytest.mark.usefixtures("orders")
-def test_available_now_is_a_single_batch(spark: Any, log: Any, tmp_path: Path) -> None:
+def test_available_now_reads_all_in_batches_within_the_limits(
+    spark: Any, log: Any, tmp_path: Path
+) -> None:
+    """Before Spark 4.2 by the class in the JVM; also after a reset, and once more after a batch
+    that failed."""
+    if not keeps_limits(spark):
+        pytest.skip("there is no jar")
+    fill(log, "orders", {0: 9, 1: 3})
+    given = {**GROUP, "maxOffsetsPerTrigger": 4}
+    root, checkpoint, now = tmp_path / "log", tmp_path / "c", {"availableNow": True}
+    with Live(spark, root, checkpoint, now, **given) as live:
+        live.fail_at = 1
+        assert "batch 1 fails on purpose" in live.error()
+    with Live(spark, root, checkpoint, now, **given) as live:
+        live.finished()
+    assert len(live.batches) == 3
+    assert places(live.rows) == {("orders", 0): [*range(3, 9)], ("orders", 1): [1, 2]}
+    assert lags(log) == {("orders", 0): 0, ("orders", 1): 0}
+    assert log.group("g").describe().state == "Empty"
+    log.group("g").reset("orders", to="earliest", dry_run=False)
+    with Live(spark, root, checkpoint, now, **given) as live:
+        live.finished()
+    assert places(live.rows) == {("orders", 0): [*range(9)], ("orders", 1): [*range(3)]}
+    assert len(live.batches) > 2
+    assert lags(log) == {("orders", 0): 0, ("orders", 1): 0}
+
+
+@before_4_2
+@pytest.mark.usefixtures("orders", "in_rows")
+def test_without_the_jar_available_now_is_a_single_batch(
+    spark: Any, log: Any, tmp_path: Path
+) -> None:
     """Limits hold for it, and the group learns of it at the next start."""
     fill(log, "orders", {0: 9})
     assert available_now(spark, tmp_path, maxOffsetsPerTrigger=4) == [0, 1, 2, 3]
@@ -81,7 +130,7 @@ def test_available_now_is_a_single_batch(spark: Any, log: Any, tmp_path: Path) -
 
 
 @before_4_2
-@pytest.mark.usefixtures("orders")
+@pytest.mark.usefixtures("orders", "in_rows")
 def test_the_wrapper_of_available_now_is_refused(spark: Any, log: Any, tmp_path: Path) -> None:
     """Spark asks then where the query ends before it says where it starts."""
     fill(log, "orders", {0: 3})

@@ -6,20 +6,16 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 
 import offsetlog
 import offsetlog.spark
 from offsetlog.metrics import Metrics
 from pyspark_offsetlog.about.lag_report import HEAD
-from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
 from tests.metrics.scrapes import parsed, value
+from tests.spark_plugin.live import keeps_limits
 from tests.waiting import until
-
-# Before Spark 4.2 a query of availableNow has a single batch, so another one is stopped by hand.
-TRIGGER: dict[str, Any] = (
-    {"availableNow": True} if STARTS_ARE_GIVEN else {"processingTime": "0 seconds"}
-)
 
 
 @pytest.fixture(autouse=True)
@@ -32,20 +28,20 @@ def records(log: Any, orders: Any) -> None:
 def _query(spark: Any, log: Any, place: Path, name: str, **options: Any) -> Any:
     reader = spark.readStream.format("offsetlog").option("subscribe", "orders")
     reader = reader.option("startingOffsets", "earliest").options(**options)
+    trigger: dict[str, Any]
+    trigger = {"availableNow": True} if keeps_limits(spark) else {"processingTime": "0 seconds"}
     return (
         reader.load(log.url)
         .writeStream.queryName(name)
         .option("checkpointLocation", str(place / name))
         .foreachBatch(lambda frame, batch: frame.count())
-        .trigger(
-            **({"availableNow": True} if STARTS_ARE_GIVEN else {"processingTime": "0 seconds"})
-        )
+        .trigger(**trigger)
         .start()
     )
 
 
 def _ended(query: Any, watch: Any) -> None:
-    if not STARTS_ARE_GIVEN:
+    if not keeps_limits(pyspark.sql.SparkSession.active()):
         query.processAllAvailable()
         query.stop()
     assert query.awaitTermination(60)

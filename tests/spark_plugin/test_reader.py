@@ -18,7 +18,6 @@ import pytest
 import offsetlog
 from offsetlog.environment import spark_jar, spark_line
 from offsetlog.format import segments as encoding
-from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
 from tests.engine.topic.test_forged_segments import erased_with
 from tests.engine.topic.test_forged_segments import opened as small
 from tests.format import forge
@@ -154,7 +153,7 @@ def test_a_stream(spark: Any, root: Path, tmp_path: Path, tasks_in: str) -> None
         rows = sorted(live.rows, key=lambda row: (row.partition, row.offset))
         assert [row.value for row in rows] == [row.value for row in collected(read(spark, root))]
         assert len(live.batches) == 4
-        if tasks_in == "jvm" and STARTS_ARE_GIVEN:
+        if tasks_in == "jvm":
             progress = live.query.recentProgress[0]["sources"][0]
             assert float(progress["metrics"]["maxOffsetsBehindLatest"]) > 0
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
-from tests.spark_plugin.live import Live, fill, lags, lose_commit, places, since_4_2, source, wal
+from tests.spark_plugin.live import Live, fill, keeps_limits, lags, lose_commit, places, source, wal
 from tests.spark_plugin.story import run_to_the_end
 from tests.waiting import until
 
@@ -64,7 +63,7 @@ def test_triggers_limits_and_restarts(spark: Any, log: Any, root: Path, tmp_path
     }  # fmt: skip
     with Live(spark, root, tmp_path / "b", {"once": True}, **limited) as live:
         live.finished()
-    assert sizes(live) == [113 if STARTS_ARE_GIVEN else 39]
+    assert sizes(live) == [113 if keeps_limits(spark) else 39]
     with Live(
         spark, root, tmp_path / "c", {"processingTime": "100 milliseconds"}, **limited
     ) as live:
@@ -79,7 +78,7 @@ def test_triggers_limits_and_restarts(spark: Any, log: Any, root: Path, tmp_path
     assert len(batches) == 3
 
 
-@since_4_2
+@pytest.mark.every_line
 def test_available_now_ends_with_what_was_there(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:
@@ -102,7 +101,7 @@ def test_available_now_ends_with_what_was_there(
     }  # fmt: skip
 
 
-@since_4_2
+@pytest.mark.every_line
 def test_progress_says_where_it_is(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
     fill(log, "orders", {0: 20})
     with Live(spark, root, tmp_path / "c", NOW, maxOffsetsPerTrigger=15, **EARLIEST) as live:
@@ -164,7 +163,7 @@ def test_topics_that_are_deleted_while_it_runs(
     assert "failOnDataLoss=false" in told
 
 
-@since_4_2
+@pytest.mark.every_line
 def test_available_now_when_its_topic_is_made_anew_under_it(
     spark: Any, log: Any, root: Path, tmp_path: Path
 ) -> None:

@@ -9,6 +9,9 @@ It follows from what Spark asks besides, since a reader lives as long as a run o
 3. Each batch that is planned ends at our last answer, and the next one starts there. Spark asks
    again only when that batch is done.
 
+With the jar all this is not needed: the class in the JVM is asked as on 4.2, and says what it was
+asked in an offset that it commits, ``{"@ask": ...}``, right before ``latestOffset()``.
+
 With ``spark.sql.streaming.triggerAvailableNowWrapper.enabled`` Spark asks where a batch ends
 before the second, and never again. Then nobody can say what was reset since, so it is refused.
 """
@@ -21,6 +24,10 @@ from typing import Any
 from offsetlog.errors import InvalidRequestError
 
 Offset = dict[str, Any]
+ASK = "@ask"
+LATEST, AVAILABLE_NOW = "latest", "availableNow"
+"""Where the log ends; all that is there now is read, and nothing more. Else it is ``start`` and
+``limited``: where the batch that begins there ends."""
 
 
 class BatchStarts:

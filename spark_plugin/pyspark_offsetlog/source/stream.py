@@ -6,8 +6,10 @@ Invariants:
    needs is made at the first call, in the driver's process for this query.
 2. A small batch is handed to Spark by the driver itself, as rows that need no Python worker.
    This rests on a part of PySpark that is not public; without it tasks read all batches.
-3. Before 4.2 Spark does not say where a batch starts, which ``BatchStarts`` knows, and ends a
-   query of ``availableNow`` without another word. What that leaves undone is said at its end.
+3. Before 4.2 Spark does not say where a batch starts. With the jar the class in the JVM is asked
+   as on 4.2, and says before each question what it is (``asked``). Without it ``BatchStarts`` knows
+   the start, and Spark ends a query of ``availableNow`` without another word. What that leaves
+   undone is said at its end.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from offsetlog.errors import InvalidRequestError
 from pyspark_offsetlog.about import tables
-from pyspark_offsetlog.lines.batch_starts import BatchStarts
+from pyspark_offsetlog.lines.batch_starts import ASK, AVAILABLE_NOW, LATEST, BatchStarts
 from pyspark_offsetlog.lines.classes import (
     PREFETCHING_READER,
     STARTS_ARE_GIVEN,
@@ -52,6 +54,10 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         self._schema = schema
         self._handed: list[pa.RecordBatch] | None = None
         self._starts = BatchStarts()
+        self._asked: Any = None
+        """What the class in the JVM says that the next question is."""
+        self._is_told = STARTS_ARE_GIVEN
+        """Whether it is said where a batch starts, by Spark or by that class."""
 
     def __getstate__(self) -> dict[str, Any]:
         made_here = ("_run", "_columns")
@@ -96,6 +102,11 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     @one_line_errors
     def latestOffset(self, start: dict[str, Any] | None = None, limit: Any = None) -> Any:
         run = self._run
+        asked, self._asked = self._asked, None
+        if asked == LATEST:
+            return run.latest()
+        if asked is not None:
+            return run.next(asked["start"], limited=asked["limited"])
         if start is not None:
             return run.next(start, limited=not isinstance(limit, ReadAllAvailable))
         end = run.next(self._starts.next(run.initial), limited=True)
@@ -113,7 +124,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
     @one_line_errors
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         run = self._run
-        if not STARTS_ARE_GIVEN:
+        if not self._is_told:
             self._starts.planned(start, end, run.initial)
         log, options, topic = run.log, run.options, run.topics.topic
         work = plan_ranges(topic, run.ranges(start, end))
@@ -137,7 +148,13 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
 
     @one_line_errors
     def commit(self, end: dict[str, Any]) -> None:
-        self._run.processed(end)
+        if ASK not in end:
+            self._run.processed(end)
+            return
+        self._is_told, self._asked = True, end[ASK]
+        if self._asked == AVAILABLE_NOW:
+            self._asked = None
+            self.prepareForTriggerAvailableNow()
 
     def stop(self) -> None:
         """The query ended, and this process has nothing else to do. Spark cuts the line without
@@ -150,7 +167,7 @@ class OffsetLogStreamReader(PickledWithReason, DataSourceStreamReader, SupportsT
         run: QueryRun | None = self.__dict__.get("_run")  # None: no run began.
         if run is not None:
             run.stop()
-            if not STARTS_ARE_GIVEN and self._starts.batches == 1:
+            if not self._is_told and self._starts.batches == 1:
                 warn(run.left_undone(ran_again=not self._starts.answers))
 
     # --- what Spark asks its workers -------------------------------------------------------

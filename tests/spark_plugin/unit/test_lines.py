@@ -126,6 +126,36 @@ def test_a_run_that_only_ran_a_batch_again_says_so(
     assert "only ran its last batch again: start it once more" in capfd.readouterr().err
 
 
+def test_the_class_in_the_jvm_says_what_it_asks(
+    root: str, log: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The calls of Spark before 4.2, by which it hands over those of 4.2."""
+    monkeypatch.setattr(stream, "STARTS_ARE_GIVEN", False)
+    fill(log, "orders", {0: 10})
+    run = reader(root, **{"maxoffsetspertrigger": "4", "group.id": "g"})
+    run.commit({"@ask": "availableNow"})
+    fill(log, "orders", {0: 5})
+    ends, start = [], run.initialOffset()
+    for _ in range(3):
+        run.commit({"@ask": {"start": start, "limited": True}})
+        end = run.latestOffset()
+        ends.append(end["orders"]["0"])
+        assert run.partitions(start, end)
+        run.commit(start)
+        run.commit({"@ask": "latest"})
+        assert run.latestOffset() is not None
+        start = end
+    assert ends == [4, 8, 10]
+    run.commit({"@ask": {"start": start, "limited": True}})
+    assert run.latestOffset() == start
+    assert log.group("g").lag() == {("orders", 0): 5}
+    run.stop()
+    assert capfd.readouterr().err == ""
+    once = reader(root, maxoffsetspertrigger="4")
+    once.commit({"@ask": {"start": once.initialOffset(), "limited": False}})
+    assert once.latestOffset()["orders"]["0"] == 15
+
+
 @pytest.mark.parametrize("text", ['{"t": {"0": 4}}', "{'t': {'0': 4}}", "None", "{1", "f()"])
 def test_an_offset_in_the_progress_of_spark_connect(
     monkeypatch: pytest.MonkeyPatch, text: str

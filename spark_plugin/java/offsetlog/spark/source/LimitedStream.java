@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
 import org.apache.spark.sql.types.StructType;
 
-/** The stream of Spark 4.2 and later, which has limits, and knows the end of the log. */
+/** The stream that has limits, and knows the end of the log. */
 final class LimitedStream extends LogStream
     implements SupportsTriggerAvailableNow, ReportsSourceMetrics {
   private static final ObjectMapper JSON = new ObjectMapper();

@@ -15,8 +15,8 @@ import org.apache.spark.sql.types.StructType;
  * Spark's own stream of a Python source, of which only what tasks read is read by the JVM.
  *
  * <p>Invariants: every question goes through to it, so offsets, groups, resets and limits have one
- * implementation; it looks like it in a query's progress; and it can what that can, and no more,
- * since Spark asks by what a stream can.
+ * implementation; it looks like it in a query's progress; and it can what that of Spark 4.2 can, on
+ * all lines (see {@code AskedStream}), since Spark asks by what a stream can.
  */
 abstract class LogStream implements MicroBatchStream {
   private final MicroBatchStream stream;
@@ -38,7 +38,7 @@ abstract class LogStream implements MicroBatchStream {
       return new LimitedStream(stream, columns, narrowed, access);
     }
     if (stream instanceof AcceptsLatestSeenOffset) {
-      return new UnlimitedStream(stream, columns, narrowed, access);
+      return new LimitedStream(new AskedStream(stream), columns, narrowed, access);
     }
     throw new IllegalStateException("This Spark has another stream for Python sources: " + stream);
   }
