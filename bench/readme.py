@@ -67,6 +67,10 @@ HEADLINES = (
         delta=(("spark_stream_vs_delta", "{}"),),
     ),
     Headline(
+        "the same stream, read by Python", "spark_stream_python", "rows/s",
+        delta=(("spark_stream_python", "{}"),),
+    ),
+    Headline(
         "the same stream, JSON events", "spark_events_stream_vs_delta", "rows/s",
         delta=(("spark_events_stream_vs_delta", "{}"),),
     ),
@@ -75,6 +79,10 @@ HEADLINES = (
         kafka=(("spark_sink_vs_kafka", "{}"),),
         delta=(("spark_sink_vs_delta", "{}"),),
         bare=(("spark_sink", "{}"),),
+    ),
+    Headline(
+        "the same batch, written by Python", "spark_sink_python", "rows/s",
+        bare=(("spark_sink_python", "{}"),),
     ),
     Headline(
         "one record, from `send` to `foreachBatch`, median", "spark_latency_p50", "ms",

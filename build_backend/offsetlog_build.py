@@ -1,4 +1,4 @@
-"""setuptools, but for two things.
+"""setuptools, but for three things.
 
 1. A development install finds both packages. They lie in two folders, ``offsetlog`` at the top and
    ``pyspark_offsetlog`` in ``spark_plugin``. For that setuptools installs a finder on the meta
@@ -8,6 +8,8 @@
 2. Builds are reproducible: a wheel or an sdist of the same files is the same bytes, wherever, by
    whom and whenever it is built (with the same setuptools and zlib). Files are sorted, their modes
    are 644 or 755, and their time is ``SOURCE_DATE_EPOCH``, or 2020-02-02.
+3. A wheel holds the Java sources below ``pyspark_offsetlog/java``, of which ``offsetlog jar``
+   builds the jar for a Spark that the release has none for.
 """
 
 import base64
@@ -26,6 +28,7 @@ from setuptools.build_meta import *  # noqa: F403 - all other hooks are its own
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = (ROOT, ROOT / "spark_plugin")
+JAVA = ROOT / "spark_plugin" / "java"
 EPOCH = "1580601600"
 
 
@@ -45,7 +48,13 @@ def build_editable(wheel_directory, config_settings=None, metadata_directory=Non
 def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     with tempfile.TemporaryDirectory() as folder:
         name = build_meta.build_wheel(folder, config_settings, metadata_directory)
-        _write_zip(Path(wheel_directory, name), dict(_unzipped(Path(folder, name))))
+        files = dict(_unzipped(Path(folder, name)))
+    record = next(path for path in files if path.endswith(".dist-info/RECORD"))
+    del files[record]
+    for source in JAVA.rglob("*.java"):
+        files[f"pyspark_offsetlog/java/{source.relative_to(JAVA).as_posix()}"] = source.read_bytes()
+    files[record] = _record(dict(sorted(files.items())), record)
+    _write_zip(Path(wheel_directory, name), files)
     return name
 
 

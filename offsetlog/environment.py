@@ -18,14 +18,17 @@ import re
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from importlib import metadata
 from typing import Any, NamedTuple
 
 from offsetlog.errors import InvalidRequestError
+from offsetlog.spark_jar import COMMAND as JAR_COMMAND
+from offsetlog.spark_jar import spark_jar
+from offsetlog.spark_jar import spark_line as spark_line
 
 MISSING = "not installed"
+SLOWER = "slower"
 SPARK_LINES = ("4.0", "4.1", "4.2", "4.3")
 """The lines of Spark that the plugin is made for."""
 DELTA_RELEASES = {
@@ -66,6 +69,12 @@ class SparkCheck(NamedTuple):
     name: str
     passed: bool
     detail: str
+    word: str = ""
+
+    @property
+    def result(self) -> str:
+        """In a word."""
+        return (self.word or "ok") if self.passed else "WRONG"
 
 
 def spark_checks(java: str) -> list[SparkCheck]:
@@ -125,11 +134,6 @@ def _delta(version: str, line: str) -> SparkCheck:
 # --- the lines of Spark --------------------------------------------------------------------
 
 
-def spark_line(version: str) -> str:
-    """The line of a version: "4.2" of "4.2.1", or of a vendor's "4.2.1-amzn-0"."""
-    return ".".join(str(number) for number in _numbers(version))
-
-
 def check_spark(version: str) -> None:
     """An error if the plugin is not made for this Spark."""
     if spark_line(version) not in SPARK_LINES:
@@ -153,52 +157,14 @@ def delta_jar(spark: str, installed: str | None) -> str | None:
     return None
 
 
-# --- the jar for Spark's JVM ---------------------------------------------------------------
-
-
-class SparkJar(NamedTuple):
-    """The jar of offsetlog for a Spark, or why there is none."""
-
-    path: str | None
-    reason: str = ""
-    is_of_another_version: bool = False
-
-
-def spark_jar(version: str) -> SparkJar:
-    """The jar for a version of Spark. One of another offsetlog is not used."""
-    import offsetlog
-
-    spec = importlib.util.find_spec("pyspark_offsetlog")
-    folders = spec.submodule_search_locations if spec is not None else None
-    line, others = spark_line(version), []
-    for jar in sorted(glob.glob(os.path.join(glob.escape((folders or [""])[0]), "jars", "*.jar"))):
-        facts = _jar_facts(jar)
-        if line not in facts.get("Offsetlog-Spark-Lines", "").split():
-            continue
-        of = facts.get("Implementation-Version", "unknown")
-        if of == offsetlog.__version__:
-            return SparkJar(jar)
-        others.append(f"{jar} is of offsetlog {of}, and this is {offsetlog.__version__}")
-    if others:
-        return SparkJar(None, "; ".join(others), True)
-    return SparkJar(None, f"this offsetlog has no jar for Spark {line}")
-
-
-def _jar_facts(jar: str) -> dict[str, str]:
-    """What the manifest of a jar says."""
-    try:
-        with zipfile.ZipFile(jar) as files:
-            lines = files.read("META-INF/MANIFEST.MF").decode(errors="replace").splitlines()
-    except (OSError, KeyError, zipfile.BadZipFile):
-        return {}
-    return dict(line.split(": ", 1) for line in lines if ": " in line)
-
-
 def _reader(version: str) -> SparkCheck:
-    """What format("offsetlog") reads with; without a jar all of it works, in Python."""
+    """What format("offsetlog") reads with; without a jar all of it works, slower, in Python."""
     jar = spark_jar(version)
-    detail = jar.path or f"Python reads: {jar.reason}"
-    return SparkCheck("jar for the JVM", not jar.is_of_another_version, detail)
+    name = "jar for the JVM"
+    if jar.path is not None:
+        return SparkCheck(name, True, jar.path)
+    detail = f"slower: no jar, so Python reads and writes: {jar.reason}; get one: {JAR_COMMAND}"
+    return SparkCheck(name, not jar.is_of_another_version, detail, SLOWER)
 
 
 def _pythons() -> Iterator[SparkCheck]:

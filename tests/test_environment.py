@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import offsetlog
-from offsetlog import environment
+from offsetlog import environment, spark_jar
 from offsetlog.environment import spark_checks
 from tests import lines
 from tests.lines import ROOT
@@ -224,28 +224,30 @@ def put_jar(path: Path, version: str, spark: str) -> str:
 
 
 def test_the_jar_for_this_spark(jars: Path) -> None:
-    assert environment.spark_jar("4.2.0") == (
+    assert spark_jar.spark_jar("4.2.0") == (
         None, "this offsetlog has no jar for Spark 4.2", False,
     )  # fmt: skip
     old = put_jar(jars / "old.jar", "0.0.9", "4.2")
-    found = environment.spark_jar("4.2.1-amzn-0")
+    found = spark_jar.spark_jar("4.2.1-amzn-0")
     assert found.path is None and found.is_of_another_version
     assert found.reason == f"{old} is of offsetlog 0.0.9, and this is {offsetlog.__version__}"
     (jars / "broken.jar").write_bytes(b"PK")
     new = put_jar(jars / "new.jar", offsetlog.__version__, "4.2 4.3")
-    assert environment.spark_jar("4.2.0") == (new, "", False)
-    assert environment.spark_jar("4.3.0").path == new
-    assert environment.spark_jar("4.1.4").path is None
+    assert spark_jar.spark_jar("4.2.0") == (new, "", False)
+    assert spark_jar.spark_jar("4.3.0").path == new
+    assert spark_jar.spark_jar("4.1.4").path is None
 
 
-def test_a_jar_of_another_version_is_wrong_and_none_is_not(jars: Path) -> None:
+def test_a_jar_of_another_version_is_wrong_and_none_is_slower(jars: Path) -> None:
     def check() -> environment.SparkCheck:
         [found] = [c for c in spark_checks("17.0.15") if c.name == "jar for the JVM"]
         return found
 
-    assert check() == ("jar for the JVM", True,
-                       "Python reads: this offsetlog has no jar for Spark 4.2")  # fmt: skip
+    assert (check().passed, check().result) == (True, "slower")
+    why = "this offsetlog has no jar for Spark 4.2; get one: offsetlog jar"
+    assert check().detail == f"slower: no jar, so Python reads and writes: {why}"
     put_jar(jars / "old.jar", "0.0.9", "4.2")
     assert not check().passed and "is of offsetlog 0.0.9" in check().detail
-    assert check().detail.startswith("Python reads: ")
+    assert check().detail.startswith("slower: no jar") and check().result == "WRONG"
     assert put_jar(jars / "new.jar", offsetlog.__version__, "4.2") == check().detail
+    assert check().result == "ok"

@@ -178,7 +178,12 @@ def test_the_wheel_holds_every_file_of_both_packages_and_no_other(
     with zipfile.ZipFile(dist[1]) as wheel:
         names = wheel.namelist()
     about = {name for name in names if ".dist-info/" in name}
-    assert set(names) - about == of_the_source(source)
+    java = source / "spark_plugin" / "java"
+    sources = {
+        f"pyspark_offsetlog/java/{path.relative_to(java).as_posix()}"
+        for path in java.rglob("*.java")
+    }
+    assert sources and set(names) - about == of_the_source(source) | sources
     assert {name.partition(".dist-info/")[2] for name in about} == set(WHEEL.split())
 
 
@@ -218,6 +223,22 @@ def test_the_jar_is_in_the_wheel_and_built_as_the_same_bytes(
     again = run(sys.executable, elsewhere / "spark_plugin" / "java" / "build.py", TZ="Asia/Tokyo")
     assert again.strip() == str(built)
     assert built.read_bytes() == Path(path).read_bytes()
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="there is no javac")
+def test_an_installed_wheel_without_jars_builds_the_same_one(
+    dist: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As does one that is installed from a checkout by ``pip install .``, and a vendor's Spark."""
+    program = fresh(tmp_path / "venv", dist[1]).parent / "offsetlog"
+    shipped = Path(run(program, "jar").strip())
+    expected = shipped.read_bytes()
+    for path in shipped.parent.glob("*.jar"):
+        path.unlink()
+    built = Path(run(program, "jar", XDG_CACHE_HOME=str(tmp_path / "cache")).strip())
+    assert built.parent == tmp_path / "cache" / "offsetlog" / "jars"
+    assert built.read_bytes() == expected
+    assert run(program, "jar", XDG_CACHE_HOME=str(tmp_path / "cache"), JAVA_HOME=os.devnull)
 
 
 def lines_of(jar: Path) -> list[str]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyspark
 
 from bench.peers.process import PeerUnavailableError
-from offsetlog.environment import spark_jar
+from offsetlog.spark_jar import spark_jar
 
 SOURCE = Path(__file__).with_name("Segments.java")
 COLUMNS = ("key", "value", "timestamp")

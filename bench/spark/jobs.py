@@ -55,7 +55,7 @@ def checked(frame: Any, rows: int) -> None:
 def tasks_in(spark: Any, reader: str) -> Iterator[None]:
     """Queries of ours that are planned in this block read and write in the ``jvm``, or in
     ``python``."""
-    from offsetlog.environment import spark_jar
+    from offsetlog.spark_jar import spark_jar
     from pyspark_offsetlog.runtime.jar import SETTING
 
     jar = spark_jar(spark.version)

@@ -25,9 +25,10 @@ from offsetlog.cli.failures import FAILED
 from offsetlog.cli.output import print_json, print_line, print_message, print_table, progress
 from offsetlog.cli.params import Whole
 from offsetlog.cli.session import CliSession, RootAddress, pass_session
-from offsetlog.environment import MISSING, SparkCheck, SparkJar, java, spark_checks, version_of
-from offsetlog.environment import spark_jar as find_jar
+from offsetlog.environment import MISSING, SparkCheck, java, spark_checks, version_of
 from offsetlog.filesystems import FILESYSTEMS, what_works
+from offsetlog.spark_jar import SparkJar
+from offsetlog.spark_jar import spark_jar as find_jar
 
 if TYPE_CHECKING:
     from offsetlog.storage.store import Store
@@ -139,7 +140,10 @@ def command(
                 "fit": fit,
                 "settings": [fact._asdict() for fact in settings],
                 "machine": [fact._asdict() for fact in facts],
-                "spark": [check._asdict() for check in spark],
+                "spark": [
+                    {"name": c.name, "passed": c.passed, "result": c.result, "detail": c.detail}
+                    for c in spark
+                ],
                 "filesystem": report.to_dict(),
             }
         )
@@ -168,7 +172,10 @@ def _print_spark_jar(session: CliSession) -> int:
     elif jar.path is not None:
         print_line(jar.path)
     if jar.path is None:
-        print_message(f"there is no jar: {jar.reason}. Python reads, which needs none.")
+        print_message(
+            f"there is no jar: {jar.reason}. Python reads, which needs none and is slower; "
+            "'offsetlog jar' builds one."
+        )
         return FAILED
     return 0
 
@@ -236,7 +243,7 @@ def _print_machine(facts: list[DoctorFact], spark: list[SparkCheck]) -> None:
     print_table(("MACHINE", "FOUND", "NEEDED FOR"), facts)
     print_line()
     if spark:
-        rows = [(check.name, "ok" if check.passed else "WRONG", check.detail) for check in spark]
+        rows = [(check.name, check.result, check.detail) for check in spark]
         print_table(("SPARK", "RESULT", "DETAIL"), rows)
         print_line()
 

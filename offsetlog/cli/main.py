@@ -48,6 +48,7 @@ COMMANDS = {
     "verify": "verify",
     "page": "page",
     "copy": "copy",
+    "jar": "jar",
     "doctor": "doctor",
     "demo": "demo",
     "completion": "completion",

@@ -10,7 +10,8 @@ import subprocess
 import pytest
 
 from offsetlog.cli import doctor
-from offsetlog.environment import SparkJar, java, spark_checks
+from offsetlog.environment import java, spark_checks
+from offsetlog.spark_jar import SparkJar
 from tests.cli.shell import PROGRAM, environment, offsetlog
 
 QUICK = ("--processes", "2", "--rounds", "6", "--seconds", "5")
@@ -83,7 +84,10 @@ def test_the_jar_is_a_path_for_the_shell(place, monkeypatch):
     monkeypatch.setattr(doctor, "find_jar", lambda version: SparkJar(None, "it rained"))
     result = offsetlog("doctor", "--spark-jar")
     assert (result.status, result.out) == (1, b"")
-    assert result.err == "offsetlog: there is no jar: it rained. Python reads, which needs none.\n"
+    assert result.err == (
+        "offsetlog: there is no jar: it rained. Python reads, which needs none and is slower; "
+        "'offsetlog jar' builds one.\n"
+    )
     monkeypatch.setattr(doctor, "version_of", lambda package: None)
     assert "PySpark is not installed" in offsetlog("doctor", "--spark-jar").err
     assert not (place / "log").exists()

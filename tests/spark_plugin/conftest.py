@@ -14,7 +14,8 @@ from typing import Any
 import pyspark
 import pytest
 
-from offsetlog.environment import delta_jar, spark_jar, version_of
+from offsetlog.environment import delta_jar, version_of
+from offsetlog.spark_jar import spark_jar
 from pyspark_offsetlog.runtime.jar import SETTING
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,8 @@ import pyspark
 import pytest
 
 import offsetlog
-from offsetlog.environment import delta_jar, spark_jar, version_of
+from offsetlog.environment import delta_jar, version_of
+from offsetlog.spark_jar import spark_jar
 from pyspark_offsetlog.lines.classes import STARTS_ARE_GIVEN
 from pyspark_offsetlog.runtime.jar import SETTING
 from tests.waiting import until

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from offsetlog.environment import spark_jar
+from offsetlog.spark_jar import spark_jar
 from tests.waiting import until
 
 

@@ -16,8 +16,8 @@ import pyspark
 import pytest
 
 import offsetlog
-from offsetlog.environment import spark_jar, spark_line
 from offsetlog.format import segments as encoding
+from offsetlog.spark_jar import spark_jar, spark_line
 from tests.engine.topic.test_forged_segments import erased_with
 from tests.engine.topic.test_forged_segments import opened as small
 from tests.format import forge

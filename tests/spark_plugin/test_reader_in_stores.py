@@ -18,8 +18,8 @@ import pytest
 from offsetlog.client.log import Log
 from offsetlog.core.topic.extents import Extent
 from offsetlog.engine.env import REAL, Limits
-from offsetlog.environment import spark_jar
 from offsetlog.format.names import segment_of
+from offsetlog.spark_jar import spark_jar
 from offsetlog.storage import open_store
 from tests.servers.process import Place
 from tests.spark_plugin.java import folder_store

@@ -14,7 +14,7 @@ import pytest
 
 import offsetlog
 from offsetlog.core.topic.entry import LOG_APPEND_TIME
-from offsetlog.environment import spark_jar
+from offsetlog.spark_jar import spark_jar
 from pyspark_offsetlog.runtime.jar import SETTING
 from tests.spark_plugin.live import source
 from tests.spark_plugin.test_reader import counted

@@ -36,7 +36,7 @@ OWN_FILES = {
     "offsetlog/page/responses.py": "files of the package",
     "offsetlog/testing/history/events.py": "a history that a user names",
     "offsetlog/testing/history/recorder.py": "a history that a user names",
-    "spark_plugin/java/build.py": "sources and the jar that is built of them",
+    "offsetlog/spark_jar.py": "sources and the jar that is built of them",
     "spark_plugin/pyspark_offsetlog/runtime/planner_launch.py": "a file of the installed PySpark",
     "spark_plugin/pyspark_offsetlog/runtime/upkeep_process.py": "a note in the user's own folder",
 }

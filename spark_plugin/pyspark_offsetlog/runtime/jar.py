@@ -2,8 +2,9 @@
 
 Invariants:
 
-1. Without the jar, or with one that does not fit, Python reads: one line in the log says why, and
-   nothing else differs. Only ``spark.offsetlog.reader`` = ``jvm`` makes that an error.
+1. Where there is no jar it is built, if there is a ``javac``. Without one, or with a jar that does
+   not fit, Python reads: one line says why, and nothing else differs but the speed. Only
+   ``spark.offsetlog.reader`` = ``jvm`` makes that an error.
 2. A jar of another version of offsetlog is not put in place. If a session has one nevertheless, the
    class in it sees the difference and leaves the reading to Python.
 """
@@ -16,11 +17,12 @@ from typing import Any
 
 import pyspark
 
-from offsetlog.environment import SparkJar, spark_jar
 from offsetlog.errors import InvalidRequestError
 from offsetlog.logs import get_logger
+from offsetlog.spark_jar import COMMAND, ready_jar, spark_jar
 from offsetlog.values import did_you_mean
 from pyspark_offsetlog.lines import jvm
+from pyspark_offsetlog.runtime.user_errors import warn_once
 
 logger = get_logger(__name__)
 
@@ -31,7 +33,7 @@ JARS = "spark.jars"
 
 def with_jar(config: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of a new session, with the jar if there is one."""
-    jar = _wanted(spark_jar(pyspark.__version__), config.get(SETTING))
+    jar = _wanted(pyspark.__version__, config.get(SETTING))
     if jar is None:
         return dict(config)
     jars = [each for each in str(config.get(JARS, "")).split(",") if each]
@@ -44,7 +46,7 @@ def add_jar(spark: Any) -> None:
     listed = jvm.jars(spark)
     if listed is None:
         return
-    jar = _wanted(spark_jar(spark.version), spark.conf.get(SETTING, None))
+    jar = _wanted(spark.version, spark.conf.get(SETTING, None))
     if jar is not None and os.path.basename(jar) not in {
         name.rpartition("/")[2] for name in listed
     }:
@@ -52,13 +54,14 @@ def add_jar(spark: Any) -> None:
         spark.sql(f"ADD JAR {quote}{jar}{quote}")
 
 
-def _wanted(jar: SparkJar, reader: str | None) -> str | None:
+def _wanted(version: str, reader: str | None) -> str | None:
     """The path of the jar; an error if it is a must and there is none."""
     reader = "auto" if reader is None else reader
     if reader not in READERS:
         raise InvalidRequestError(
             f"{SETTING} is {reader!r}, which is no reader.", did_you_mean(reader, READERS)
         )
+    jar = spark_jar(version) if reader == "rows" else ready_jar(version)
     if jar.path is None:
         if reader == "jvm":
             raise InvalidRequestError(
@@ -66,4 +69,9 @@ def _wanted(jar: SparkJar, reader: str | None) -> str | None:
                 f"Set {SETTING} to auto, and Python reads where the JVM does not.",
             )
         logger.info("Python reads segments, not Spark's JVM: %s.", jar.reason)
+        if reader == "auto":
+            warn_once(
+                f"Python reads and writes for Spark, which is slower: {jar.reason}. With a javac "
+                f"'{COMMAND}' makes a jar for the JVM."
+            )
     return jar.path

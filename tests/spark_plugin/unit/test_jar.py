@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from offsetlog.environment import SparkJar
 from offsetlog.errors import InvalidRequestError
+from offsetlog.spark_jar import SparkJar
 from pyspark_offsetlog.lines import jvm
 from pyspark_offsetlog.runtime import jar
 
@@ -19,7 +19,7 @@ PATH = "/lib/offsetlog-spark-4.2.jar"
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Callable[[SparkJar], None]:
-    return lambda found: monkeypatch.setattr(jar, "spark_jar", lambda version: found)
+    return lambda found: monkeypatch.setattr(jar, "ready_jar", lambda version: found)
 
 
 class Session:
@@ -61,7 +61,10 @@ def test_a_session_that_runs_gets_it_once(there: Any, monkeypatch: pytest.Monkey
 
 
 def test_where_there_is_none_a_line_of_the_log_says_why(
-    there: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    there: Any,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there(SparkJar(None, "it rained"))
     monkeypatch.setattr(jvm, "jars", lambda spark: [])
@@ -69,6 +72,8 @@ def test_where_there_is_none_a_line_of_the_log_says_why(
         assert jar.with_jar({"a": 1}) == {"a": 1}
         jar.add_jar(Session())
     assert caplog.messages == ["Python reads segments, not Spark's JVM: it rained."] * 2
+    [line] = capfd.readouterr().err.splitlines()
+    assert "slower: it rained" in line and "'offsetlog jar' makes a jar" in line
     for ask in (lambda: jar.with_jar({"spark.offsetlog.reader": "jvm"}),
                 lambda: jar.add_jar(Session("jvm"))):  # fmt: skip
         with pytest.raises(InvalidRequestError, match="the JVM has no reader: it rained"):
