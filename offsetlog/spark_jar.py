@@ -211,8 +211,9 @@ def build_for(version: str) -> Path:
         return path
     javac = _javac()
     try:
-        path.parent.mkdir(0o700, parents=True, exist_ok=True)
-        if not _is_safe(path.parent) or path.exists():
+        for folder in (path.parent.parent, path.parent):
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+        if not _is_safe(path.parent) or (path.exists() and not _is_safe(path)):
             raise NotBuilt(f"others may write {path.parent}; remove it, or set {CACHE}")
         _build(javac, _installed(), _jar(sources, path, _name(_version_of(_installed()))), ())
     except OSError as error:

@@ -70,7 +70,11 @@ def why(version: str = "4.2.0") -> str:
 def test_it_is_built_once_into_the_users_cache(
     monkeypatch: pytest.MonkeyPatch, place: Path
 ) -> None:
-    path = Path(ready_jar("4.2.0").path or "")
+    before = os.umask(0o002)  # As where each user has a group of their own.
+    try:
+        path = Path(ready_jar("4.2.0").path or "")
+    finally:
+        os.umask(before)
     assert path.parent == place / "cache" / "offsetlog" / "jars"
     named = rf"offsetlog-spark-{re.escape(offsetlog.__version__)}-4\.2\.0-[0-9a-f]{{16}}\.jar"
     assert re.fullmatch(named, path.name)

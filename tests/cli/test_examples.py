@@ -56,7 +56,7 @@ def test_help_has_examples_and_names_the_global_options(path):
     [
         (path, command)
         for path, command in ALL
-        if path not in ((), ("doctor",), ("demo",), ("page",))
+        if path not in ((), ("doctor",), ("jar",), ("demo",), ("page",))
     ],
     ids=lambda value: _id(value) if isinstance(value, tuple) else "",
 )
