@@ -11,7 +11,10 @@ Invariants that it checks, at once when they could break:
 4. What a member is given begins where the group stood since it took the partition, goes on
    without a gap, and is what was written.
 5. Nobody is fenced who holds what it commits.
-6. As a Delta table: a version names files that are there, of its own facts; a compaction replaces
+6. A query that may not take a group over expels no owner of another checkpoint that has beaten
+   within its session timeout. (Where there are no faults: a query that is frozen after it has
+   looked may do so.)
+7. As a Delta table: a version names files that are there, of its own facts; a compaction replaces
    live files by the very same facts.
 """
 
@@ -24,10 +27,14 @@ from offsetlog.core.group.fold import fold
 from offsetlog.core.group.state import EMPTY, GroupsState, GroupState
 from offsetlog.format import delta_log
 from offsetlog.format import facts_arrow as fact_rows
+from offsetlog.storage.offsets.port import HEARTBEATS
 from tests.simulation.oracle import Oracle, Row
 from tests.simulation.world import Violation, World
+from tests.storage.faults import NO_FAULTS
 
 FOLDER = "__consumer_offsets"
+POLITE = "polite"
+"""How the names of queries begin that may not take their group over."""
 Tp = tuple[str, int]
 
 
@@ -42,10 +49,14 @@ class Ledger:
         """By version + 1."""
         self._processed: dict[tuple[str, int], int] = {}
         """(member, partition) -> the highest offset that it may commit."""
+        self._beaten_at: dict[str, int] = {}
+        """Member -> when its heartbeat landed last."""
         before = world.watch
 
         def watch(what: str, name: str, data: bytes | None) -> None:
             before(what, name, data)
+            if name.startswith(f"{FOLDER}/{HEARTBEATS}/") and data is not None:
+                self._beaten_at[name.rpartition("/")[2]] = world.now_ms
             log = f"{FOLDER}/{delta_log.LOG}/" if is_delta else f"{FOLDER}/_log/"
             if name.startswith(log) and what == "create" and data is not None:
                 self._landed(name, data)
@@ -110,6 +121,8 @@ class Ledger:
         tp = (fact.topic or "", -1 if fact.partition is None else fact.partition)
         self.world.count(f"fact {fact.kind}")
         told = f"{fact.kind} of {fact.member} at version {fact.version}"
+        if fact.kind == FactKind.JOIN and self.world.faults == NO_FAULTS:
+            self._check_owner(before, after, fact, told)
         if fact.kind in (FactKind.COMMIT, FactKind.RELEASE) and fact.member is not None:
             member = before.members.get(fact.member)
             if member is None:
@@ -122,6 +135,17 @@ class Ledger:
                 raise Violation(f"{told}: {tp} was reset since")
             if fact.offset is not None:
                 self._check_processed(before, fact, tp, told)
+
+    def _check_owner(self, before: GroupState, after: GroupState, fact: Fact, told: str) -> None:
+        owner, new = before.owner, after.owner
+        if owner is None or new is None or not new.name.startswith(POLITE):
+            return
+        if owner.subscription.checkpoint == new.subscription.checkpoint or owner.name == new.name:
+            return
+        self.world.count("polite takeover")
+        silent_ms = self.world.now_ms - self._beaten_at.get(owner.name, 0)
+        if silent_ms < owner.subscription.session_ms:
+            raise Violation(f"{told}: {owner.name} lives, and has beaten {silent_ms} ms ago")
 
     def _check_processed(self, before: GroupState, fact: Fact, tp: Tp, told: str) -> None:
         assert fact.member is not None and fact.offset is not None

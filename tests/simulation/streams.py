@@ -14,6 +14,7 @@ from typing import Any
 
 from offsetlog.errors import FencedError, OffsetOutOfRangeError
 from tests.simulation.groups import GROUP, HandLog, ledger_of
+from tests.simulation.ledger import POLITE
 from tests.simulation.oracle import Row, rows_of
 from tests.simulation.scene import TOPIC, Actor
 from tests.simulation.world import Violation
@@ -33,8 +34,9 @@ def stream(actor: Actor) -> None:
         ("start", actor.process.role), actor.rng.choice(("earliest", "latest", "group"))
     )
     # Some take the group from each other; others wait, and fail while its owner lives.
-    takeover = str(actor.process.role[-1] in "02").lower()
-    options = {**OPTIONS, "startingoffsets": start, "group.id": GROUP, "group.takeover": takeover}
+    takes = actor.process.role[-1] in "02"
+    options = {**OPTIONS, "startingoffsets": start, "group.id": GROUP}
+    options |= {"group.takeover": "true"} if takes else {"kafka.client.id": POLITE}
     if actor.rng.random() < 0.5:
         options["maxoffsetspertrigger"] = "4"
     query = _Query(actor, checkpoint, QueryRun(HandLog(actor), source_options(options, True)))  # type: ignore[arg-type]

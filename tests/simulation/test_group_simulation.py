@@ -7,12 +7,14 @@ import os
 
 import pytest
 
+from pyspark_offsetlog.source.group_owner import GroupOwner
 from tests.planted import all_histories, seeds_for
 from tests.simulation import delta_mutations
 from tests.simulation.group_mutations import MUTATIONS, planted
 from tests.simulation.run import (
     DELTA_KIND,
     GROUPS_KIND,
+    Plan,
     campaign,
     first_failure,
     plan_of,
@@ -53,6 +55,31 @@ def test_histories_of_groups_without_faults_are_sound() -> None:
     for seed in range(1, 4):
         outcome = run(plan_of(seed, GROUPS_KIND)._replace(faults=NO_FAULTS))
         assert outcome.sound, story(outcome)
+
+
+def _queries_alone(seed: int) -> Plan:
+    """Queries of several checkpoints and one group, which nothing disturbs."""
+    plan = plan_of(seed, GROUPS_KIND)
+    return plan._replace(
+        faults=NO_FAULTS, roles=("founder0", "producer0", "stream0", "stream1", "stream3")
+    )
+
+
+def test_queries_that_share_a_group_wait_for_its_owner_to_stop() -> None:
+    takeovers = 0
+    for seed in range(1, 9):
+        outcome = run(_queries_alone(seed))
+        assert outcome.sound, story(outcome)
+        takeovers += outcome.counts.get("polite takeover", 0)
+    assert takeovers
+
+
+def test_a_newcomer_that_fences_an_owner_that_lives_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(GroupOwner, "_may_expel", lambda self, owner: True)
+    failures = [run(_queries_alone(seed)).failure or "" for seed in range(1, 9)]
+    assert any("lives, and has beaten" in failure for failure in failures), failures
 
 
 def test_a_history_of_a_group_is_the_same_each_time() -> None:

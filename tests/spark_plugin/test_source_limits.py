@@ -22,6 +22,7 @@ def heavy(log: Any, count: int) -> None:
             producer.send("orders", bytes(300_000), key=b"%d" % at, partition=0).result()
 
 
+@pytest.mark.every_line
 def test_bytes_alone(spark: Any, log: Any, root: Path) -> None:
     heavy(log, 6)
     took: list[int] = []
@@ -31,6 +32,7 @@ def test_bytes_alone(spark: Any, log: Any, root: Path) -> None:
     assert took == [2, 2, 2]
 
 
+@pytest.mark.every_line
 def test_a_least_number_of_records_alone(spark: Any, log: Any, root: Path, tmp_path: Path) -> None:
     fill(log, "orders", {0: 1})
     given = {**EARLIEST, "minOffsetsPerTrigger": 5, "maxTriggerDelay": "1h"}
