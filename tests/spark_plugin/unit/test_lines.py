@@ -140,10 +140,11 @@ def test_the_class_in_the_jvm_says_what_it_asks(
         run.commit({"@ask": {"start": start, "limited": True}})
         end = run.latestOffset()
         ends.append(end["orders"]["0"])
-        assert run.partitions(start, end)
-        run.commit(start)
+        if len(ends) > 1:
+            run.commit(start)
         run.commit({"@ask": "latest"})
-        assert run.latestOffset() is not None
+        assert run.latestOffset()["orders"]["0"] >= 10
+        assert run.partitions(start, end)
         start = end
     assert ends == [4, 8, 10]
     run.commit({"@ask": {"start": start, "limited": True}})
