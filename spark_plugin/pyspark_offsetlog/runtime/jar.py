@@ -11,7 +11,6 @@ Invariants:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,6 +28,8 @@ logger = get_logger(__name__)
 SETTING = "spark.offsetlog.reader"
 READERS = ("auto", "jvm", "python", "rows")
 JARS = "spark.jars"
+OURS = "offsetlog-spark-"
+"""How the names of our jars begin."""
 
 
 def with_jar(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,12 +45,10 @@ def add_jar(spark: Any) -> None:
     """Give a session that runs the jar, if it has none; its executors get it with their next
     task. Spark Connect's server has its own jars."""
     listed = jvm.jars(spark)
-    if listed is None:
+    if listed is None or any(name.rpartition("/")[2].startswith(OURS) for name in listed):
         return
     jar = _wanted(spark.version, spark.conf.get(SETTING, None))
-    if jar is not None and os.path.basename(jar) not in {
-        name.rpartition("/")[2] for name in listed
-    }:
+    if jar is not None:
         quote = '"' if "'" in jar else "'"
         spark.sql(f"ADD JAR {quote}{jar}{quote}")
 
