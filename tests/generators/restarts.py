@@ -130,7 +130,8 @@ class History:
     def _open(self) -> Engine:
         assert self.query is not None
         if not self.is_open:
-            self.query.run._open()
+            kept, run = self.checkpoint.wal, self.query.run
+            run._open(run._parse(kept[-1]) if kept else None)
             self.is_open = True
             self.joined = self._number(self.group) if self.group else None
         return self.query

@@ -99,6 +99,8 @@ class QueryRun:
         """What Spark said last to be processed."""
         self._not_logged: dict[str, Any] | None = None
         """The end of the last batch, where the checkpoint need not have it."""
+        self._id: str | None = None
+        """The id that the checkpoint has, also while its query has no group."""
         self._parsed: deque[tuple[dict[str, Any], QueryOffset]] = deque(maxlen=2)
         """The newest offsets, which Spark hands back with each question."""
 
@@ -291,6 +293,7 @@ class QueryRun:
                 return offset
         offset = parse(raw)
         self._parsed.append((raw, offset))
+        self._id = offset.checkpoint or self._id
         return offset
 
     def _to_json(
@@ -302,7 +305,7 @@ class QueryRun:
             group,
             None if group is None else resets,
             moved or {},
-            None if owner is None else owner.checkpoint,
+            self._id if owner is None else owner.checkpoint,
         )
         raw = offset.to_json()
         self._parsed.append((raw, offset))

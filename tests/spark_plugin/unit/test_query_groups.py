@@ -319,6 +319,21 @@ def test_a_new_query_that_was_killed_in_its_first_batch_takes_over_at_once(
     assert again.batch() is None and committed(log)["orders", 0] == 5
 
 
+def test_the_id_of_a_checkpoint_outlives_runs_without_a_group(
+    log: Any, root: str, running: Any, clock: Clock
+) -> None:
+    fill(log, "orders", {0: 5})
+    older = running(root, **GROUP)
+    older.drain()
+    vanish(older)
+    fill(log, "orders", {0: 1})
+    without = running(root, older.checkpoint, subscribe="orders")
+    assert at(without.batch()) == {("orders", 0): [5]}
+    fill(log, "orders", {0: 1})
+    again = running(root, older.checkpoint, **GROUP)
+    assert at(again.drain()) == {("orders", 0): [6]} and clock.waited == 0
+
+
 def test_two_queries_of_one_checkpoint_do_not_both_go_on(
     log: Any, root: str, running: Any, clock: Clock
 ) -> None:
