@@ -106,6 +106,9 @@ class History:
         chance = self.chance
         if self.query is not None and chance.random() < 0.5:
             self.query.stop()
+        elif self.query is not None and self.query.run._owner is not None:
+            # Killed, and long ago: its heart beats in a thread of this process.
+            self.query.log.heartbeats.remove(self.query.run._owner.member)
         self.group = chance.choice(("g", "g", "g", "h", None))
         self.fails = chance.random() < 0.4
         is_there = "more" in self.log.topics()
