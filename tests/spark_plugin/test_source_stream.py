@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pyspark_offsetlog.lines.classes import progress_offset
 from tests.spark_plugin.live import Live, fill, keeps_limits, lags, lose_commit, places, source, wal
 from tests.spark_plugin.story import run_to_the_end
 from tests.waiting import until
@@ -115,9 +116,7 @@ def test_progress_says_where_it_is(spark: Any, log: Any, root: Path, tmp_path: P
 
 
 def _json(text: Any) -> Any:
-    import json
-
-    return json.loads(text) if isinstance(text, str) else text
+    return progress_offset(text) if isinstance(text, str) else text
 
 
 @pytest.mark.every_line
