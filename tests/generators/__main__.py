@@ -8,7 +8,7 @@ import sys
 import time
 import traceback
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from tests.generators.registry import BY_NAME
 from tests.simulation.run import seed_range
@@ -28,7 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     seeds = given.seeds if given.seed is None else range(given.seed, given.seed + 1)
     began, done, total, failures = time.monotonic(), 0, Counter[str](), 0
     planted = generator.planted[given.planted].plant() if given.planted else nullcontext()
-    with planted, nullcontext() if given.alone else generator.surroundings():
+    beside = nullcontext() if given.alone else generator.surroundings()
+    # Ctrl-C ends it, and what was met until then is told.
+    with planted, beside, suppress(KeyboardInterrupt):
         for seed in seeds:
             outcome = generator.history(seed)
             done += 1
