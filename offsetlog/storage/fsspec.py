@@ -425,8 +425,11 @@ class LookThenWriteStore(ReadOnlyStore):
     leaves_temporaries = True
     _renaming: _Renaming | None = None
 
+    needs_probe = False
+    """The user vouches that nobody races."""
+
     def before_creating(self, see: Callable[[], bool]) -> None:
-        """The user vouches that nobody races."""
+        """For the same reason nothing is looked at."""
 
     def offer(self, data: bytes, beside: str) -> Offer:
         return FsspecOffer(self, data, beside)

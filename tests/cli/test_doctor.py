@@ -105,6 +105,12 @@ def test_what_there_was_no_time_for_is_not_called_ok(place, monkeypatch):
             nothing = {"faults": [], "done": 0, "reads": 0, "landed": [], "looks": 0, "seconds": 0}
             return [nothing] * len(orders)
 
+        def begin(self, orders, first=0):
+            pass
+
+        def answers(self, count, until, first=0):
+            return self.order([()] * count, until)
+
         def close(self):
             pass
 

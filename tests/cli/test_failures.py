@@ -108,8 +108,12 @@ def test_a_read_only_filesystem(orders, monkeypatch):
     monkeypatch.setattr(os, "open", read_only)
     monkeypatch.setattr(os, "mkdir", refuse)
     monkeypatch.setattr(os, "link", refuse)
-    for words in (["topics", "create", "more"], ["topics", "delete", "orders"], ["maintain"]):
+    for words in (["topics", "create", "more"], ["maintain"]):
         assert "read-only filesystem" in one_line(offsetlog(*words), 1)
+    deleted = offsetlog("topics", "delete", "orders")
+    what, why = deleted.err.splitlines()
+    assert deleted.status == 1 and what.startswith("6 records ")
+    assert why.startswith("offsetlog: ") and "read-only filesystem" in why
     said = one_line(offsetlog("produce", "orders", stdin=b"a\n"), 1)
     assert said.startswith("Line 1: ") and "read-only filesystem" in said
     assert len(offsetlog("consume", "orders").lines) == 6

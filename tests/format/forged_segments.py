@@ -65,7 +65,7 @@ def by_python(
     out: list[str] = []
     try:
         source = OpenSegment.whole(ref, forged.records, "it", forged.data)
-        for batch in _segment_batches(piece, source, (*columns, "offset"), None):
+        for batch in _segment_batches(piece, source, (*columns, "offset"), None, None):
             out += _said(batch.table, columns)
     except CorruptLogError:
         return None

@@ -92,7 +92,7 @@ LOOK = TOPICS + 2
         ("/api/topics", LOOK),
         ("/api/groups", LOOK),
         ("/api/changes", LOOK),
-        ("/metrics", LOOK),
+        ("/metrics", LOOK + 1),  # When a round of upkeep last ended.
         ("/api/jobs", 0),
         ("/api/topics/t1", LOOK + 2),
         ("/api/topics/t1/records", 1),

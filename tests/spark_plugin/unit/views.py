@@ -72,4 +72,6 @@ def seen_as(view: str, root: Path) -> Iterator[None]:
 
 
 def keep_copy(root: Path) -> None:
-    shutil.copytree(root, root.with_name("older"))
+    # Others write meanwhile: what has no name yet comes and goes.
+    unnamed = shutil.ignore_patterns(".tmp-*")
+    shutil.copytree(root, root.with_name("older"), ignore=unnamed)
