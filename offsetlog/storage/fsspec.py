@@ -134,7 +134,8 @@ class FsspecStore(Store):
         """What a coroutine of the client gives, in the time that a call has, whatever the client
         tries in it; ``Silence`` after that. ``size`` is of what is sent."""
         budget = _Budget(CALL_SECONDS + size / LEAST_SPEED)
-        done = asyncio.run_coroutine_threadsafe(_within(budget, ask, args), self.fs.loop)
+        loop = self.fs.loop  # First of all: a client that can't be made is an error of its own.
+        done = asyncio.run_coroutine_threadsafe(_within(budget, ask, args), loop)
         began = time.monotonic()
         told = SILENT_SECONDS
         while not wait([done], max(0.0, min(budget.until, began + told) - time.monotonic())).done:

@@ -26,11 +26,11 @@ def proxy(latency_s3: Any) -> Iterator[Proxy]:
 
 @pytest.fixture
 def log(latency_s3: Any, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
-    monkeypatch.setattr(fsspec_store, "CALL_SECONDS", 1.5)
-    monkeypatch.setattr(writer, "DELIVERY_SECONDS", 1.0)
     options = {**latency_s3.options, "endpoint_url": proxy.url}
     with offsetlog.open(f"{latency_s3.url}/silent-{proxy.port}", **options) as log:
         log.create_topic("orders", 2)
+        monkeypatch.setattr(fsspec_store, "CALL_SECONDS", 1.5)
+        monkeypatch.setattr(writer, "DELIVERY_SECONDS", 1.0)
         yield log
 
 
