@@ -105,7 +105,7 @@ GENERATORS = (
     Generator("deletions", "tests.generators.deletions", 10, 600),
     Generator("maintainers", "tests.generators.maintainers", 8, 300),
     Generator("roots", "tests.generators.roots", 5, 150),
-    Generator("answers", "tests.generators.answers", 8, 200),
+    Generator("answers", "tests.generators.answers", 8, 400),
 )
 BY_NAME = {generator.name: generator for generator in GENERATORS}
 

@@ -178,8 +178,8 @@ _by_place = partial(
     ),
     Change(
         f"{_SOURCE}/HeadersVector.java",
-        "Arrays.stream(type.fieldNames()).map(this::leaf).toArray(Leaf[]::new)",
-        'new Leaf[] {leaf("key"), leaf("value")}',
+        "Arrays.stream(type.fieldNames()).map(name -> leaf(name, column)).toArray(Leaf[]::new)",
+        'new Leaf[] {leaf("key", column), leaf("value", column)}',
     ),
 )
 _in_a_zone = partial(

@@ -13,7 +13,6 @@ from offsetlog.errors import OffsetLogError
 from tests.generators.answers.model import Part, Rec, Topic
 from tests.generators.answers.world import (
     EARLY,
-    JOINS,
     LARGE,
     LATE,
     LEAVES,
@@ -363,6 +362,10 @@ ENDINGS = (
     ("by turns", "an erasure", "a commit", "a commit"),
     ("segments", "an erasure", "a round", "a commit", "a commit"),
     ("another policy", "segments", "a round", "a commit", "records deleted"),
+    ("a killed erasure", "another policy", "a round"),
+    ("retention", "a table or none", "a round", "records deleted"),
+    ("a table or none", "a round", "a killed erasure"),
+    ("partitions added", "another policy", "a killed round", "retention"),
 )
 COPIED = (
     ("a round", "a copy", "records deleted", "a copy"),
@@ -370,7 +373,7 @@ COPIED = (
     ("a round", "a copy", "segments", "a round", "a copy"),
 )
 """What the last steps of a history may be: files that are rewritten after a state was stored."""
-LEANING = {
+LEANING: dict[str | None, tuple[tuple[str, ...], ...]] = {
     LEAVES: (
         ("by turns", "by turns", "by turns", "by turns", "a snapshot"),
         ("a round", "by turns", "by turns", "by turns", "by turns", "a snapshot", "entries"),
@@ -392,12 +395,6 @@ LEANING = {
         ("retention", "segments", "a snapshot", "segments", "a table or none", "an erasure"),
         ("a round", "segments", "a snapshot", "partitions added", "segments", "an erasure"),
     ),
-    JOINS: (
-        ("a killed erasure", "another policy", "a round"),
-        ("retention", "a table or none", "a round", "records deleted"),
-        ("a table or none", "a round", "a killed erasure"),
-        ("partitions added", "another policy", "a killed round", "retention"),
-    ),
 }
 AFTER = ("a commit", "a reset", "a group joins", "a copy", "a consumer")
 """These change nothing of it."""
@@ -410,7 +407,7 @@ def make(world: World) -> None:
         one_step(world, name, world.a_topic())
     topic = world.a_topic()
     endings = COPIED if topic.has_table and world.rng.random() < 0.3 else ENDINGS
-    if world.lean is not None:
+    if world.lean in LEANING:
         endings = LEANING[world.lean]
     steps = world.rng.choice(endings)
     if world.lean is not None:

@@ -143,7 +143,7 @@ LEAVES, EARLY, LATE, JOINS = LEANS = ("leaves", "early rewrites", "late rewrites
 class World:
     def __init__(self, seed: int, folder: Path) -> None:
         self.rng = rng = random.Random(seed)
-        self.lean = rng.choice((None, *LEANS))
+        self.lean = rng.choice((None, None, *LEANS))
         self.folder = folder
         self.root = str(folder / "log")
         self.counts: Counter[str] = Counter()
