@@ -41,6 +41,8 @@ from tests.simulation.planting import patched
 
 STEPS = 60
 HANGS_AFTER = 60.0
+REMOVAL = re.compile(r".+ will be (?:deleted|erased|removed)\b")
+"""What a command that can't be undone says first."""
 LONGEST = 4200
 """Of a message: what is wrong and the hint are bounded each."""
 
@@ -236,7 +238,8 @@ class History:
         assert status in (0, 1, 2), (words, status)
         assert "An unexpected error" not in told and "Traceback" not in told, (words, told[:2000])
         for line in told.splitlines():
-            assert line.startswith("offsetlog: ") and line.isprintable(), (words, line[:500])
+            is_ours = line.startswith("offsetlog: ") or REMOVAL.match(line)
+            assert is_ours and line.isprintable(), (words, line[:500])
             assert len(line) < LONGEST, (words, len(line))
         assert (status == 0) or told, (words, "nothing was said")
         if status == 2 and "lines before it were written" not in told:
