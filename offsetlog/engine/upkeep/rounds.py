@@ -46,6 +46,18 @@ def maintain_topic(
 ) -> Maintained | None:
     """None where it was another maintainer's turn."""
     topic = topics.ever_created(name)
+    return _maintain(topic, pool, grace_ms, memory_bytes, progress, share_out, turns)
+
+
+def _maintain(
+    topic: OpenTopic,
+    pool: ThreadPoolExecutor | None,
+    grace_ms: int,
+    memory_bytes: int,
+    progress: Progress | None,
+    share_out: ShareOut | None,
+    turns: Turns | None,
+) -> Maintained | None:
     maintenance = Maintenance(
         topic,
         pool,
@@ -54,10 +66,6 @@ def maintain_topic(
         progress=progress,
         share_out=share_out,
     )
-    return _run(maintenance, topic, turns)
-
-
-def _run(maintenance: Maintenance, topic: OpenTopic, turns: Turns | None) -> Maintained | None:
     if turns is None:
         return maintenance.run()
     if not turns.is_ours(topic):
@@ -87,15 +95,7 @@ def maintain_all(
     def maintain(topic: OpenTopic) -> None:
         result.failures.pop(topic.name, None)
         try:
-            maintenance = Maintenance(
-                topic,
-                pool,
-                grace_ms=grace_ms,
-                memory_bytes=memory_bytes,
-                progress=progress,
-                share_out=share_out,
-            )
-            maintained = _run(maintenance, topic, turns)
+            maintained = _maintain(topic, pool, grace_ms, memory_bytes, progress, share_out, turns)
             if maintained is not None:
                 result.maintained.append(maintained)
         except Exception as error:  # noqa: BLE001 - it must not keep the others from it
