@@ -22,6 +22,7 @@ import click
 
 from offsetlog.cli.base import Command
 from offsetlog.cli.failures import FAILED
+from offsetlog.cli.jar import print_jar
 from offsetlog.cli.output import print_json, print_line, print_message, print_table, progress
 from offsetlog.cli.params import Whole
 from offsetlog.cli.session import CliSession, RootAddress, pass_session
@@ -167,17 +168,7 @@ def command(
 def _print_spark_jar(session: CliSession) -> int:
     version = version_of("pyspark")
     jar = SparkJar(None, "PySpark is not installed") if version is None else find_jar(version)
-    if session.json:
-        print_json(jar._asdict())
-    elif jar.path is not None:
-        print_line(jar.path)
-    if jar.path is None:
-        print_message(
-            f"there is no jar: {jar.reason}. Python reads, which needs none and is slower; "
-            "'offsetlog jar' builds one."
-        )
-        return FAILED
-    return 0
+    return print_jar(session, jar, jar._asdict(), "; 'offsetlog jar' builds one")
 
 
 def _why_not(report: Report) -> str:

@@ -38,12 +38,19 @@ def command(ctx: click.Context, session: CliSession) -> None:
     """
     version = version_of("pyspark")
     jar = SparkJar(None, "PySpark is not installed") if version is None else ready_jar(version)
+    ctx.exit(print_jar(session, jar, {"path": jar.path, "reason": jar.reason}))
+
+
+def print_jar(
+    session: CliSession, jar: SparkJar, document: dict[str, object], advice: str = ""
+) -> int:
+    """Its path, or why there is none and ``advice``; as JSON the document. The exit status."""
     if session.json:
-        print_json({"path": jar.path, "reason": jar.reason})
+        print_json(document)
     elif jar.path is not None:
         print_line(jar.path)
-    if jar.path is None:
-        print_message(
-            f"there is no jar: {jar.reason}. Python reads, which needs none and is slower."
-        )
-        ctx.exit(FAILED)
+    if jar.path is not None:
+        return 0
+    why = f"there is no jar: {jar.reason}. Python reads, which needs none and is slower"
+    print_message(f"{why}{advice}.")
+    return FAILED
